@@ -1,0 +1,167 @@
+// The training step as an immutable graph of kernels.
+//
+//   values   inputs, operator results, views
+//   tensors  the values that own storage (inputs and results); every view leads to one
+//   edges    one per (tensor, consumer), in the order in which the consumer first names it: CSR over operators
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "magis/base/id.h"
+#include "magis/graph/op_table.h"
+#include "magis/graph/type.h"
+
+namespace magis {
+
+struct Symbol {  // torch.float32, torch.strided, torch.channels_last
+  std::string word;
+  bool operator==(const Symbol&) const = default;
+};
+struct Device {  // device("cpu")
+  std::string name;
+  bool operator==(const Device&) const = default;
+};
+struct None {
+  bool operator==(const None&) const = default;
+};
+struct Arg;
+using ArgList = std::vector<Arg>;
+struct Arg {
+  std::variant<None, ValueId, int64_t, double, bool, std::string, Symbol, Device, ArgList> value;
+  bool operator==(const Arg&) const = default;
+};
+using KeywordArgs = std::vector<std::pair<std::string, Arg>>;
+
+enum class InputKind : uint8_t { param, buffer, batch, constant, state, grad, scalar };
+enum class OutputKind : uint8_t { loss, aux, grad, buffer, param, state };
+std::string_view to_text(InputKind kind);
+std::string_view to_text(OutputKind kind);
+
+struct Input {
+  InputKind kind;
+  std::string path;  // parameter name, pytree path of the batch, or a constant's data
+  ValueId value;
+};
+struct Output {
+  OutputKind kind;
+  std::string path;
+  ValueId value;
+};
+struct Site {
+  int number;          // as written in the text
+  std::string module;  // "bert.encoder.layer.0"
+  std::string source;  // "modeling_bert.py:110"
+};
+
+// How an operator or a view is spelled: shared by both.
+struct Call {
+  const OpInfo* info = nullptr;
+  ArgList args;
+  KeywordArgs kwargs;
+};
+
+struct Operator : Call {
+  std::vector<ValueId> results;  // one per result, undefined ones included
+  SiteId site;                   // invalid if unknown
+  bool backward = false;
+  Bytes scratch = 0;             // measured workspace; 0: unknown or none (see OpInfo::scratch)
+};
+
+enum class ValueKind : uint8_t { input, result, view };
+struct Value {
+  std::string name;
+  Type type;
+  ValueKind kind = ValueKind::result;
+  TensorId tensor;   // the tensor whose storage it reads (invalid for scalars and undefined results)
+  OpId producer;     // for results
+  int view = -1;     // index into Graph::views(), for views
+  ValueId base;      // for views: the value it is a view of
+};
+struct Tensor {
+  ValueId value;         // the value that owns the storage
+  Bytes bytes = 0;
+  OpId producer;         // invalid for inputs
+  bool is_input = false;
+  bool is_output = false;  // some output reads it: it lives to the end
+};
+
+class Graph {
+ public:
+  // In program order: every operator after the producers of what it reads.
+  std::span<const Operator> operators() const { return operators_; }
+  const Operator& op(OpId id) const { return operators_[static_cast<std::size_t>(id.index)]; }
+  std::size_t op_count() const { return operators_.size(); }
+  const IdMap<ValueId, Value>& values() const { return values_; }
+  const Value& value(ValueId id) const { return values_[id]; }
+  const IdMap<TensorId, Tensor>& tensors() const { return tensors_; }
+  const Tensor& tensor(TensorId id) const { return tensors_[id]; }
+  const Call& view(const Value& v) const { return views_[static_cast<std::size_t>(v.view)]; }
+  std::span<const Input> inputs() const { return inputs_; }
+  std::span<const Output> outputs() const { return outputs_; }
+  const IdMap<SiteId, Site>& sites() const { return sites_; }
+  std::string_view device() const { return device_; }
+  std::span<const std::pair<std::string, std::string>> meta() const { return meta_; }
+
+  // Distinct tensors that `op` reads, through views or not; edge ids are contiguous per operator.
+  std::span<const TensorId> reads(OpId op) const {
+    return {edge_tensor_.data() + first_edge_[index(op)],
+            edge_tensor_.data() + first_edge_[index(op) + 1]};
+  }
+  EdgeId first_edge(OpId op) const { return EdgeId(first_edge_[index(op)]); }
+  std::size_t edge_count() const { return edge_tensor_.size(); }
+  TensorId edge_tensor(EdgeId e) const { return edge_tensor_[static_cast<std::size_t>(e.index)]; }
+  OpId edge_op(EdgeId e) const { return edge_op_[static_cast<std::size_t>(e.index)]; }
+  // Edges that read `tensor`, in program order of their consumers.
+  std::span<const EdgeId> uses(TensorId tensor) const;
+  // Tensors that `op` makes (undefined results have none), in result order.
+  std::span<const TensorId> makes(OpId op) const;
+  // Operators that must run before `op`: producers of what it reads, the previous random operator, and for
+  // mutating operators every other reader of what they write. Sorted, distinct.
+  std::span<const OpId> predecessors(OpId op) const;
+  std::span<const OpId> successors(OpId op) const;
+  // Edge of the operand that `op` may overwrite with its first result, by type and layout alone, best first; whether the
+  // operand dies there is the schedule's business. Empty for most operators.
+  struct InPlaceChoice {
+    EdgeId edge;
+    int argument;  // position in args
+  };
+  std::span<const InPlaceChoice> in_place_choices(OpId op) const;
+  // Bytes of all inputs' storages (shared ones counted once, by name of value).
+  Bytes persistent_bytes() const { return persistent_bytes_; }
+
+ private:
+  friend class GraphBuilder;
+  static std::size_t index(OpId op) { return static_cast<std::size_t>(op.index); }
+  template <class T>
+  struct Rows {  // CSR
+    std::vector<int32_t> first{0};
+    std::vector<T> items;
+  };
+
+  std::string device_ = "cpu";
+  std::vector<std::pair<std::string, std::string>> meta_;
+  IdMap<SiteId, Site> sites_;
+  std::vector<Operator> operators_;
+  std::vector<Call> views_;
+  IdMap<ValueId, Value> values_;
+  IdMap<TensorId, Tensor> tensors_;
+  std::vector<Input> inputs_;
+  std::vector<Output> outputs_;
+  std::vector<int32_t> first_edge_{0};
+  std::vector<TensorId> edge_tensor_;
+  std::vector<OpId> edge_op_;
+  Rows<EdgeId> uses_;
+  Rows<TensorId> makes_;
+  Rows<OpId> predecessors_;
+  Rows<OpId> successors_;
+  Rows<InPlaceChoice> in_place_;
+  Bytes persistent_bytes_ = 0;
+};
+
+}  // namespace magis

@@ -1,0 +1,45 @@
+// The static type of a value: dtype, shape, strides, and the extent of its storage.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "magis/base/units.h"
+
+namespace magis {
+
+enum class DType : uint8_t {
+  f64, f32, f16, bf16, i64, i32, i16, i8, u8, u16, u32, u64, boolean, c64, c128, f8e4m3fn, f8e5m2,
+};
+
+Bytes element_size(DType dtype);
+std::string_view to_text(DType dtype);                    // "f32", "bool"
+std::optional<DType> parse_dtype(std::string_view text);  // inverse of to_text
+
+using Shape = std::vector<int64_t>;
+using Strides = std::vector<int64_t>;  // in elements
+
+struct Type {
+  DType dtype = DType::f32;
+  Shape shape;
+  Strides strides;
+  int64_t offset = 0;  // in elements, from the start of the storage
+  Bytes storage = 0;   // bytes of the storage behind it (for a view: its base's)
+  bool defined = true; // false: the result is None (an optional gradient that was not asked for)
+
+  bool operator==(const Type&) const = default;
+};
+
+int64_t element_count(const Shape& shape);
+Strides contiguous_strides(const Shape& shape);
+bool is_contiguous(const Type& type);
+// Every element has its own address and there are no holes: the tensor can be a storage of its own.
+bool is_dense(const Type& type);
+// Bytes of the smallest storage that holds `type` at its offset (0 if it has no elements).
+Bytes minimal_storage(const Type& type);
+std::string to_text(const Type& type);
+
+}  // namespace magis

@@ -1,0 +1,64 @@
+// The optimizer: least time under a memory limit, or least memory under a time limit.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "magis/schedule/decisions.h"
+#include "magis/simulate/profile.h"
+#include "magis/simulate/simulate.h"
+
+namespace magis {
+
+struct Limit {
+  enum class Kind : uint8_t { memory, latency };
+  Kind kind = Kind::memory;
+  Bytes bytes = 0;        // memory: persistent + transient
+  Seconds seconds = 0;    // latency
+};
+
+enum class StopReason : uint8_t {
+  converged,    // nothing left to try
+  time_budget,
+  state_budget,
+  interrupted,  // the progress callback asked to stop
+};
+std::string_view to_text(StopReason reason);
+
+struct Progress {
+  Bytes best_peak;
+  Seconds best_seconds;
+  bool met;
+  int64_t states_scored;
+  int64_t states_evaluated;
+  Seconds elapsed;
+};
+
+struct OptimizeOptions {
+  Limit limit;
+  Seconds time_budget = 10;       // decides after which round to stop
+  int64_t state_budget = 0;       // evaluated states; 0: no bound
+  uint64_t seed = 0;
+  // Called between rounds on the calling thread; false stops the search, the best plan so far is returned.
+  std::function<bool(const Progress&)> progress;
+};
+
+struct OptimizeResult {
+  Decisions decisions;
+  Footprint baseline;  // program order
+  Footprint found;
+  LowerBound bound;
+  bool met = false;
+  StopReason stop_reason = StopReason::converged;
+  int64_t states_scored = 0;
+  int64_t states_evaluated = 0;
+  Seconds wall_seconds = 0;
+  Seconds cpu_seconds = 0;
+  int recomputed = 0;  // operators that run more than once
+};
+
+// Never worse than program order. Deterministic for a given seed and number of rounds.
+OptimizeResult optimize(const Graph& graph, const CostTable& costs, const OptimizeOptions& options);
+
+}  // namespace magis

@@ -1,0 +1,44 @@
+// Runs a program on paper: bytes exactly as the allocator sees them, time from the cost table.
+#pragma once
+
+#include <vector>
+
+#include "magis/schedule/program.h"
+#include "magis/simulate/profile.h"
+
+namespace magis {
+
+struct TimelinePoint {
+  int statement;       // index into Program::statements, always a run
+  Seconds start, end;
+  Bytes live;          // transient bytes while it runs, scratch included
+};
+
+struct Simulation {
+  Bytes persistent = 0;
+  Bytes transient_peak = 0;  // above persistent
+  Bytes peak() const { return persistent + transient_peak; }
+  Seconds seconds = 0;
+  int peak_statement = -1;
+  std::vector<CopyRef> hotspots;  // live at the first moment of peak, largest first
+  std::vector<TimelinePoint> timeline;
+};
+
+struct Footprint {  // the two figures alone, without allocation
+  Bytes transient_peak = 0;
+  Seconds seconds = 0;
+};
+
+Simulation simulate(const Graph& graph, const Program& program, const CostTable& costs);
+// Same bytes and time, nothing recorded: the fast path (BERT-base in well under 100 us).
+Footprint footprint(const Graph& graph, const Program& program, const CostTable& costs);
+
+// No plan of this graph without splitting operators can stay below it: persistent bytes plus the larger of the outputs alone and the largest
+// working set of one operator (its operands that are not inputs, its results, its scratch; in-place considered).
+struct LowerBound {
+  Bytes bytes = 0;
+  OpId op;  // whose working set it is; invalid if the outputs dominate
+};
+LowerBound lower_bound(const Graph& graph, const CostTable& costs);
+
+}  // namespace magis

@@ -1,0 +1,133 @@
+"""The C++ core. Text goes in, text comes out; a few plain views for reports."""
+
+from collections.abc import Callable, Sequence
+
+class UserError(Exception): ...
+class InternalError(Exception): ...
+
+class Input:
+    kind: str  # param buffer batch const state grad scalar
+    name: str
+    path: str
+    dtype: str  # "f32"; "" for scalars
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    bytes: int
+
+class Output:
+    kind: str  # loss aux grad buffer param state
+    path: str
+    name: str
+
+class TensorInfo:
+    name: str
+    bytes: int
+    type: str  # "f32[8,128,256]"
+    operator: str  # producer's name, e.g. "aten.mm"; "" for inputs
+    module: str
+    source: str
+    backward: bool
+    is_input: bool
+    is_output: bool
+
+class Graph:
+    @staticmethod
+    def parse(text: str, file_name: str = "<text>") -> Graph: ...
+    def text(self) -> str: ...
+    def fingerprint(self) -> str: ...
+    def verify(self) -> None: ...
+    def accumulate_gradients(self, paths: Sequence[str]) -> Graph: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def meta(self) -> dict[str, str]: ...
+    @property
+    def inputs(self) -> list[Input]: ...
+    @property
+    def outputs(self) -> list[Output]: ...
+    @property
+    def tensors(self) -> list[TensorInfo]: ...
+    @property
+    def operator_count(self) -> int: ...
+    @property
+    def persistent_bytes(self) -> int: ...
+    def operator_counts(self) -> dict[str, int]: ...  # by operator name, views left out
+    def opaque_operators(self) -> list[str]: ...
+
+class LiveTensor:
+    name: str  # with copy: "mm_3.1"
+    bytes: int
+    tensor: TensorInfo
+
+class TimelinePoint:
+    operator: str  # statement's operator, e.g. "aten.mm"
+    result: str  # name of its first result, with copy
+    start: float
+    end: float
+    live_bytes: int
+
+class Simulation:
+    persistent_bytes: int
+    transient_peak_bytes: int
+    peak_bytes: int
+    seconds: float
+    peak_operator: str
+    peak_module: str
+    peak_source: str
+    hotspots: list[LiveTensor]
+    timeline: list[TimelinePoint]
+
+class Plan:
+    """A graph and a program."""
+
+    @staticmethod
+    def parse(text: str, file_name: str = "<text>") -> Plan: ...
+    @staticmethod
+    def program_order(graph: Graph) -> Plan: ...
+    @property
+    def graph(self) -> Graph: ...
+    def text(self) -> str: ...
+    def source(self, heading: str = "") -> str: ...
+    def simulate(self, device: str) -> Simulation: ...
+    def verify(self) -> None: ...
+    def operators_run(self) -> int: ...
+    def recomputed(self) -> list[TensorInfo]: ...  # one per operator run again, its first result
+
+class Progress:
+    best_peak_bytes: int
+    best_seconds: float
+    met: bool
+    states_scored: int
+    states_evaluated: int
+    elapsed: float
+
+class Result:
+    plan: Plan
+    baseline_peak_bytes: int
+    baseline_seconds: float
+    peak_bytes: int
+    seconds: float
+    persistent_bytes: int
+    lower_bound_bytes: int
+    lower_bound_reason: str  # in words: which operator's working set, or the outputs
+    met: bool
+    stop_reason: str
+    states_scored: int
+    states_evaluated: int
+    wall_seconds: float
+    cpu_seconds: float
+    recomputed: int
+
+def device_profiles() -> list[str]: ...
+def optimize(
+    graph: Graph,
+    *,
+    device: str,
+    memory_limit: int | None = None,  # bytes, persistent included
+    latency_limit: float | None = None,  # seconds
+    time_budget: float = 10.0,
+    state_budget: int = 0,
+    seed: int = 0,
+    progress: Callable[[Progress], bool] | None = None,  # False stops; called without other threads, with the GIL
+) -> Result: ...
