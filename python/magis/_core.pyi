@@ -131,3 +131,9 @@ def optimize(
     seed: int = 0,
     progress: Callable[[Progress], bool] | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...
+
+def in_place_forms() -> list[tuple[str, str, str, list[int]]]:
+    """(operator, spelling in place, keyword that receives the operand or "", positions that may be overwritten)."""
+
+def operator_purity(name: str) -> str: ...  # pure random mutating view opaque
+def known_operators() -> list[str]: ...

@@ -1,0 +1,38 @@
+// What crosses between C++ and Python, one function per group of classes.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+
+#include "magis/graph/graph.h"
+#include "magis/schedule/program.h"
+
+namespace magis {
+
+// Graphs are immutable and shared by plans, reports and results.
+using SharedGraph = std::shared_ptr<const Graph>;
+
+struct PyGraph {
+  SharedGraph graph;
+};
+struct PyPlan {
+  SharedGraph graph;
+  Program program;
+};
+struct PyTensorInfo {
+  std::string name, type, op, module, source;
+  Bytes bytes = 0;
+  bool backward = false, is_input = false, is_output = false;
+};
+
+// "mm_3" for the original, "mm_3.1" for its first copy.
+std::string copy_name(const Graph& graph, CopyRef ref);
+PyTensorInfo tensor_info(const Graph& graph, TensorId tensor);
+
+void bind_graph(nanobind::module_& m);
+void bind_plan(nanobind::module_& m);
+void bind_optimize(nanobind::module_& m);
+
+}  // namespace magis

@@ -1,0 +1,130 @@
+#include "magis/search/optimize.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings.h"
+#include "magis/base/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace magis {
+namespace {
+
+struct PyResult {
+  PyPlan plan;
+  OptimizeResult result;
+  Bytes persistent;
+  std::string bound_reason;
+};
+
+std::string bound_reason(const Graph& graph, const LowerBound& bound) {
+  if (!bound.op.valid()) return "the inputs and the outputs, which live together at the end";
+  const Operator& op = graph.op(bound.op);
+  std::string text = "the working set of " + op.info->name + " (%" +
+                     graph.value(op.results.front()).name + ")";
+  if (op.site.valid()) {
+    const Site& site = graph.sites()[op.site];
+    if (!site.module.empty()) text += " in " + site.module;
+    if (!site.source.empty()) text += ", " + site.source;
+  }
+  return text;
+}
+
+// Calls back into Python between rounds. An exception there (Ctrl-C is one) stops the search; it is not lost: a KeyboardInterrupt
+// means "stop, give me the best so far", anything else is raised once the search has returned.
+class PythonProgress {
+ public:
+  explicit PythonProgress(nb::object callback) : callback_(std::move(callback)) {}
+
+  bool operator()(const Progress& progress) {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) return stop();
+    if (callback_.is_none()) return true;
+    try {
+      return nb::cast<bool>(callback_(progress));
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::make_unique<nb::python_error>(error);
+      return false;
+    }
+  }
+  void rethrow() {
+    if (error_) throw nb::python_error(*error_);
+  }
+
+ private:
+  bool stop() {
+    nb::python_error error;
+    if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::make_unique<nb::python_error>(error);
+    return false;
+  }
+  nb::object callback_;
+  std::unique_ptr<nb::python_error> error_;
+};
+
+PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
+             std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
+             uint64_t seed, nb::object callback) {
+  if (memory_limit.has_value() == latency_limit.has_value())
+    throw UserError("give either memory_limit or latency_limit");
+  const Graph& graph = *g.graph;
+  const CostTable costs = make_cost_table(graph, device_profile(device));
+  OptimizeOptions options;
+  options.limit.kind = memory_limit ? Limit::Kind::memory : Limit::Kind::latency;
+  options.limit.bytes = memory_limit.value_or(0);
+  options.limit.seconds = latency_limit.value_or(0);
+  options.time_budget = time_budget;
+  options.state_budget = state_budget;
+  options.seed = seed;
+  PythonProgress progress(std::move(callback));
+  options.progress = [&](const Progress& p) { return progress(p); };
+  OptimizeResult result;
+  std::optional<Program> program;
+  {
+    nb::gil_scoped_release release;
+    result = optimize(graph, costs, options);
+    program = lower(graph, result.decisions);
+  }
+  progress.rethrow();
+  MAGIS_CHECK(program.has_value(), "the search returned decisions that cannot be lowered");
+  verify(graph, *program);
+  const LowerBound bound = result.bound;
+  return {PyPlan{g.graph, std::move(*program)}, std::move(result), costs.persistent,
+          bound_reason(graph, bound)};
+}
+
+}  // namespace
+
+void bind_optimize(nb::module_& m) {
+  nb::class_<Progress>(m, "Progress")
+      .def_ro("best_peak_bytes", &Progress::best_peak)
+      .def_ro("best_seconds", &Progress::best_seconds)
+      .def_ro("met", &Progress::met)
+      .def_ro("states_scored", &Progress::states_scored)
+      .def_ro("states_evaluated", &Progress::states_evaluated)
+      .def_ro("elapsed", &Progress::elapsed);
+  using R = const PyResult&;
+  nb::class_<PyResult>(m, "Result")
+      .def_ro("plan", &PyResult::plan)
+      .def_prop_ro("baseline_peak_bytes",
+                   [](R r) { return r.persistent + r.result.baseline.transient_peak; })
+      .def_prop_ro("baseline_seconds", [](R r) { return r.result.baseline.seconds; })
+      .def_prop_ro("peak_bytes", [](R r) { return r.persistent + r.result.found.transient_peak; })
+      .def_prop_ro("seconds", [](R r) { return r.result.found.seconds; })
+      .def_ro("persistent_bytes", &PyResult::persistent)
+      .def_prop_ro("lower_bound_bytes", [](R r) { return r.result.bound.bytes; })
+      .def_ro("lower_bound_reason", &PyResult::bound_reason)
+      .def_prop_ro("met", [](R r) { return r.result.met; })
+      .def_prop_ro("stop_reason", [](R r) { return std::string(to_text(r.result.stop_reason)); })
+      .def_prop_ro("states_scored", [](R r) { return r.result.states_scored; })
+      .def_prop_ro("states_evaluated", [](R r) { return r.result.states_evaluated; })
+      .def_prop_ro("wall_seconds", [](R r) { return r.result.wall_seconds; })
+      .def_prop_ro("cpu_seconds", [](R r) { return r.result.cpu_seconds; })
+      .def_prop_ro("recomputed", [](R r) { return r.result.recomputed; });
+  m.def("optimize", &run, "graph"_a, nb::kw_only(), "device"_a, "memory_limit"_a = nb::none(),
+        "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0,
+        "seed"_a = 0, "progress"_a = nb::none());
+}
+
+}  // namespace magis

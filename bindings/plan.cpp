@@ -1,0 +1,137 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "magis/codegen/python.h"
+#include "magis/graph/text.h"
+#include "magis/schedule/decisions.h"
+#include "magis/simulate/simulate.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace magis {
+namespace {
+
+struct PyLiveTensor {
+  std::string name;
+  Bytes bytes;
+  PyTensorInfo tensor;
+};
+struct PyTimelinePoint {
+  std::string op, result;
+  Seconds start, end;
+  Bytes live;
+};
+struct PySimulation {
+  Bytes persistent, transient_peak;
+  Seconds seconds;
+  std::string peak_operator, peak_module, peak_source;
+  std::vector<PyLiveTensor> hotspots;
+  std::vector<PyTimelinePoint> timeline;
+};
+
+// "%a" names an operator by its first result.
+std::string run_name(const Graph& graph, const Statement& run) {
+  std::string name = graph.value(graph.op(run.op).results.front()).name;
+  return run.copy == 0 ? name : name + "." + std::to_string(run.copy);
+}
+
+PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
+  const Graph& graph = *plan.graph;
+  const Simulation sim =
+      simulate(graph, plan.program, make_cost_table(graph, device_profile(device)));
+  PySimulation out{sim.persistent, sim.transient_peak, sim.seconds, "", "", "", {}, {}};
+  if (sim.peak_statement >= 0) {
+    const Operator& op =
+        graph.op(plan.program.statements[static_cast<std::size_t>(sim.peak_statement)].op);
+    out.peak_operator = op.info->name;
+    if (op.site.valid()) {
+      out.peak_module = graph.sites()[op.site].module;
+      out.peak_source = graph.sites()[op.site].source;
+    }
+  }
+  for (const CopyRef& ref : sim.hotspots)
+    out.hotspots.push_back(
+        {copy_name(graph, ref), graph.tensor(ref.tensor).bytes, tensor_info(graph, ref.tensor)});
+  for (const TimelinePoint& point : sim.timeline) {
+    const Statement& run = plan.program.statements[static_cast<std::size_t>(point.statement)];
+    out.timeline.push_back({graph.op(run.op).info->name, run_name(graph, run), point.start,
+                            point.end, point.live});
+  }
+  return out;
+}
+
+std::vector<PyTensorInfo> recomputed(const PyPlan& plan) {
+  std::vector<PyTensorInfo> list;
+  for (const Statement& s : plan.program.statements)
+    if (s.kind == Statement::Kind::run && s.copy > 0)
+      list.push_back(tensor_info(*plan.graph, plan.graph->makes(s.op).front()));
+  return list;
+}
+
+int operators_run(const PyPlan& plan) {
+  int count = 0;
+  for (const Statement& s : plan.program.statements) count += s.kind == Statement::Kind::run;
+  return count;
+}
+
+void bind_simulation(nb::module_& m) {
+  nb::class_<PyLiveTensor>(m, "LiveTensor")
+      .def_ro("name", &PyLiveTensor::name)
+      .def_ro("bytes", &PyLiveTensor::bytes)
+      .def_ro("tensor", &PyLiveTensor::tensor);
+  nb::class_<PyTimelinePoint>(m, "TimelinePoint")
+      .def_ro("operator", &PyTimelinePoint::op)
+      .def_ro("result", &PyTimelinePoint::result)
+      .def_ro("start", &PyTimelinePoint::start)
+      .def_ro("end", &PyTimelinePoint::end)
+      .def_ro("live_bytes", &PyTimelinePoint::live);
+  nb::class_<PySimulation>(m, "Simulation")
+      .def_ro("persistent_bytes", &PySimulation::persistent)
+      .def_ro("transient_peak_bytes", &PySimulation::transient_peak)
+      .def_prop_ro("peak_bytes",
+                   [](const PySimulation& s) { return s.persistent + s.transient_peak; })
+      .def_ro("seconds", &PySimulation::seconds)
+      .def_ro("peak_operator", &PySimulation::peak_operator)
+      .def_ro("peak_module", &PySimulation::peak_module)
+      .def_ro("peak_source", &PySimulation::peak_source)
+      .def_ro("hotspots", &PySimulation::hotspots)
+      .def_ro("timeline", &PySimulation::timeline);
+}
+
+}  // namespace
+
+void bind_plan(nb::module_& m) {
+  bind_simulation(m);
+  nb::class_<PyPlan>(m, "Plan")
+      .def_static("parse",
+                  [](const std::string& text, const std::string& file_name) {
+                    PlanText parsed = parse_plan(text, file_name);
+                    return PyPlan{std::make_shared<const Graph>(std::move(parsed.graph)),
+                                  std::move(parsed.program)};
+                  },
+                  "text"_a, "file_name"_a = "<text>")
+      .def_static("program_order",
+                  [](const PyGraph& g) {
+                    return PyPlan{g.graph, lower(*g.graph, program_order(*g.graph)).value()};
+                  },
+                  "graph"_a)
+      .def_prop_ro("graph", [](const PyPlan& p) { return PyGraph{p.graph}; })
+      .def("text", [](const PyPlan& p) { return to_text(*p.graph, p.program); })
+      .def("source",
+           [](const PyPlan& p, const std::string& heading) {
+             return emit_python(*p.graph, p.program, heading);
+           },
+           "heading"_a = "")
+      .def("simulate", &simulate_plan, "device"_a)
+      .def("verify",
+           [](const PyPlan& p) {
+             verify(*p.graph);
+             verify(*p.graph, p.program);
+           })
+      .def("operators_run", &operators_run)
+      .def("recomputed", &recomputed);
+}
+
+}  // namespace magis
