@@ -19,6 +19,8 @@ struct DeviceProfile {
   Seconds launch = 0;                 // per operator
   double extra_matmul_flops = 0;      // charged per matmul or convolution (reference-h2)
   Bytes allocation_granularity = 1;   // an allocation is rounded up to a multiple
+  bool roofline = true;               // an operator takes the larger of its arithmetic's and its traffic's time; else
+                                      // their sum
 };
 
 // Throws UserError that lists the names if there is none of that name. Names: reference, reference-h2, rtx3090, a100, h100, h200, cpu.

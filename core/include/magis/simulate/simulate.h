@@ -34,7 +34,8 @@ Simulation simulate(const Graph& graph, const Program& program, const CostTable&
 Footprint footprint(const Graph& graph, const Program& program, const CostTable& costs);
 
 // No plan of this graph without splitting operators can stay below it: persistent bytes plus the larger of the outputs alone and the largest
-// working set of one operator (its operands that are not inputs, its results, its scratch; in-place considered).
+// working set of one operator: its operands that are not inputs, its results, its scratch (in-place considered), and what any order has to
+// hold across it: outputs already made, and results that cannot be recomputed and are needed later.
 struct LowerBound {
   Bytes bytes = 0;
   OpId op;  // whose working set it is; invalid if the outputs dominate
