@@ -1,9 +1,9 @@
 """The real allocator: how many bytes a call takes above what was allocated when it started.
 
 >>> from magis import measure
->>> measure.reexec_with_hook()                      # first thing in main: this process, under the hook
+>>> measure.reexec_with_hook()                        # first thing in main: runs it under the hook
 >>> measure.measure_peak(lambda: step(x)).peak_bytes
->>> measure.measure_kernels(lambda: step(x)).kernels  # kernel scratch apart, operator by operator
+>>> measure.measure_kernels(lambda: step(x)).kernels  # kernel scratch apart, by operator
 """
 
 from magis.measure.hook import (

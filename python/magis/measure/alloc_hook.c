@@ -1,19 +1,22 @@
-// Preloaded into a Linux process (LD_PRELOAD), counts what PyTorch's CPU allocator holds, to the byte.
+// Preloaded into a Linux process (LD_PRELOAD), counts what PyTorch's CPU allocator holds, to the
+// byte.
 //
-// c10::alloc_cpu gets every CPU tensor's storage from posix_memalign, and asks for exactly as many bytes as the
-// storage has. So a block belongs to a tensor, or to scratch that a kernel asked of the same allocator, exactly if the
-// call came from libc10: the return address tells. What other libraries take with an alignment of 64 or more (oneDNN's
-// own buffers) is counted apart as "other".
+// c10::alloc_cpu gets every CPU tensor's storage from posix_memalign, and asks for exactly as many
+// bytes as the storage has. So a block belongs to a tensor, or to scratch that a kernel asked of
+// the same allocator, exactly if the call came from libc10: the return address tells. What other
+// libraries take with an alignment of 64 or more (oneDNN's own buffers) is counted apart as
+// "other".
 //
-// Kernel scratch. Between magis_hook_enter_kernel and magis_hook_leave_kernel one kernel runs. A block allocated in
-// between is a result if it is still there when the kernel leaves, and scratch if it is not. No thread needs to be named:
-// workers inside a kernel allocate scratch only. With results counted from the kernel's start, as a plan does,
+// Kernel scratch. Between magis_hook_enter_kernel and magis_hook_leave_kernel one kernel runs. A
+// block allocated in between is a result if it is still there when the kernel leaves, and scratch
+// if it is not. No thread needs to be named: workers inside a kernel allocate scratch only. With
+// results counted from the kernel's start, as a plan does,
 //
 //   tensor peak = max over kernels of (live on entry + its results)
 //   scratch     = highest live inside the kernel - (live on entry + its results)
 //
-// Blocks live in a hash table of our own in mapped pages, for the functions that it would otherwise call are the
-// ones it watches. Everything is under one lock, which is held across fork.
+// Blocks live in a hash table of our own in mapped pages, for the functions that it would otherwise
+// call are the ones it watches. Everything is under one lock, which is held across fork.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -189,7 +192,7 @@ static enum owner owner_of(const void* caller) {
   return owner;
 }
 
-// ---- the watched functions; a return address would be lost in a helper, so each takes its own ----
+// ---- the watched functions; each takes its own return address ----
 
 #define WATCHED 64  // c10 aligns to 64 and more; frees of anything less aligned need no look-up
 

@@ -1,6 +1,7 @@
 """The allocator hook: finding or building it, starting processes under it, reading it.
 
-`alloc_hook.c` says what it counts. A process has it if it was started with `LD_PRELOAD`; it cannot be loaded later.
+`alloc_hook.c` says what it counts. A process has it if it was started with `LD_PRELOAD`; it cannot
+be loaded later.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class _State(ctypes.Structure):
 
 @dataclass(frozen=True)
 class HookState:
-    """What the hook holds, in bytes (`allocations` is a number of blocks). Peaks count from the last `reset`."""
+    """What the hook holds, in bytes (`allocations` is a number of blocks). Peaks count from the
+    last `reset`."""
 
     live: int
     peak: int
@@ -83,11 +85,12 @@ def read() -> HookState:
     """What the hook has counted so far."""
     raw = _State()
     _active().magis_hook_read(ctypes.byref(raw))
-    return HookState(*(getattr(raw, field) for field, _ in _State._fields_))
+    return HookState(*(getattr(raw, field[0]) for field in _State._fields_))
 
 
 def enter_kernel() -> None:
-    """One kernel starts: what is allocated from here and gone when it leaves is its scratch. Does not nest."""
+    """One kernel starts: what is allocated from here and gone when it leaves is its scratch. Does
+    not nest."""
     _active().magis_hook_enter_kernel()
 
 
@@ -99,7 +102,8 @@ def leave_kernel() -> tuple[int, int]:
 
 
 def library_path() -> Path:
-    """The hook's shared library: the one built with the package, else built now into the user's cache.
+    """The hook's shared library: the one built with the package, else built now into the user's
+    cache.
 
     Raises HookError if this is not Linux, or there is neither the library nor a C compiler.
     """
@@ -109,13 +113,13 @@ def library_path() -> Path:
 
 
 def _build() -> Path:
+    if not _SOURCE.exists():
+        raise HookError(f"neither {_PACKAGED.name} nor its source is installed")
     compiler = next(
         (c for c in (os.environ.get("CC"), "cc", "gcc", "clang") if c and shutil.which(c)), None
     )
     if compiler is None:
-        raise HookError(
-            f"the allocator hook is not built ({_PACKAGED.name}) and there is no C compiler to build it"
-        )
+        raise HookError(f"{_PACKAGED.name} was not built, and there is no C compiler to do it now")
     key = hashlib.sha256(_SOURCE.read_bytes() + sysconfig.get_platform().encode()).hexdigest()[:16]
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     target = cache_home / "magis" / f"alloc_hook-{key}.so"
@@ -136,7 +140,8 @@ def _build() -> Path:
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """`base` (default: this process's environment) with the hook in LD_PRELOAD, before what is there already."""
+    """`base` (default: this process's environment) with the hook in LD_PRELOAD, before what is
+    there already."""
     result = dict(os.environ if base is None else base)
     hook = str(library_path())
     others = [entry for entry in result.get("LD_PRELOAD", "").split(":") if entry and entry != hook]
@@ -145,10 +150,11 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def reexec_with_hook() -> None:
-    """Starts this process anew under the hook unless it has it already: same interpreter, options and arguments.
+    """Starts this process anew under the hook unless it has it already: same interpreter, options
+    and arguments.
 
-    Call it first thing in `main`: what the process has done so far is done again. Works for `python file.py` and
-    `python -m module`. Raises HookError if the hook cannot be had.
+    Call it first thing in `main`: what the process has done so far is done again. Works for `python
+    file.py` and `python -m module`. Raises HookError if the hook cannot be had.
     """
     if available():
         return
@@ -165,7 +171,8 @@ def reexec_with_hook() -> None:
 def run_with_hook(
     argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `python <argv>` under the hook, with output captured as text; the caller checks `returncode`."""
+    """Runs `python <argv>` under the hook, with output captured as text; the caller checks
+    `returncode`."""
     return subprocess.run(
         [sys.executable, *argv],
         env=environment(env),

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from magis.measure import hook
+from torch.utils._python_dispatch import TorchDispatchMode
 
 T = TypeVar("T")
 Method = Literal["hook", "cuda", "profiler"]
@@ -32,7 +31,8 @@ class Measurement(Generic[T]):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One operator call: bytes of results that it left behind, and its highest scratch beside them."""
+    """One operator call: bytes of results that it left behind, and its highest scratch beside
+    them."""
 
     name: str  # "aten.mm", "aten.add.Tensor"
     result_bytes: int
@@ -41,7 +41,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelMeasurement(Measurement[T]):
-    """As Measurement, with scratch apart: `tensor_peak_bytes` is the peak that tensors alone account for."""
+    """As Measurement, with scratch apart: `tensor_peak_bytes` is the peak that tensors alone
+    account for."""
 
     tensor_peak_bytes: int = 0
     kernels: list[Kernel] = field(default_factory=list)
@@ -50,8 +51,8 @@ class KernelMeasurement(Measurement[T]):
 def measure_peak(fn: Callable[[], T], *, device: str | torch.device = "cpu") -> Measurement[T]:
     """Runs `fn()` once and measures the peak of `device`'s allocator above its level on entry.
 
-    CPU: the hook, exact; without it the profiler's memory events, which see the same allocator (`method` says so).
-    CUDA: `max_memory_allocated`, where every block is rounded up to 512 bytes.
+    CPU: the hook, exact; without it the profiler's memory events, which see the same allocator
+    (`method` says so). CUDA: `max_memory_allocated`, where every block is rounded up to 512 bytes.
     """
     if torch.device(device).type == "cuda":
         return _measure_cuda(fn, torch.device(device))
@@ -107,7 +108,7 @@ def _measure_profiler(fn: Callable[[], T]) -> Measurement[T]:
     return Measurement(peak_bytes=peak, held_bytes=level, method="profiler", result=result)
 
 
-class _KernelBrackets(TorchDispatchMode):
+class _KernelBrackets(TorchDispatchMode):  # type: ignore[misc]
     """Tells the hook when each operator starts and returns."""
 
     def __init__(self) -> None:
@@ -137,9 +138,10 @@ def operator_name(func: Any) -> str:
 def measure_kernels(fn: Callable[[], T]) -> KernelMeasurement[T]:
     """As `measure_peak` on CPU, each operator call apart. Needs the hook (HookError).
 
-    Within an operator, what it allocates and has released when it returns is scratch; its results count from its
-    start, as a plan counts them. So `tensor_peak_bytes` is what a plan promises when it knows of no scratch at all, and
-    with every operator's scratch in the graph its promise is `peak_bytes`.
+    Within an operator, what it allocates and has released when it returns is scratch; its results
+    count from its start, as a plan counts them. So `tensor_peak_bytes` is what a plan promises when
+    it knows of no scratch at all, and with every operator's scratch in the graph its promise is
+    `peak_bytes`.
     """
     gc.collect()
     brackets = _KernelBrackets()

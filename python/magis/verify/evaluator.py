@@ -1,0 +1,395 @@
+"""The reference evaluator: graph or program text, executed statement by statement.
+
+It shares nothing with code generation: operators are looked up by name and called as PyTorch has
+them, views are calls like any other, and in-place execution is done functionally (what was
+overwritten is gone, and reading it is an error). In float64 it says what a rewrite should compute;
+in the recorded dtypes, what a plan must compute bit for bit.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from magis.errors import PlanError
+from magis.verify.text import (
+    Arg,
+    Copy,
+    DeviceWord,
+    Document,
+    Free,
+    Input,
+    Operation,
+    Ref,
+    Run,
+    Symbol,
+    Type,
+    parse,
+)
+from torch import Tensor, nn
+
+Value: TypeAlias = "Tensor | float | None"
+
+DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "u16": torch.uint16,
+    "u32": torch.uint32,
+    "u64": torch.uint64,
+    "bool": torch.bool,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
+    "f8e4m3fn": torch.float8_e4m3fn,
+    "f8e5m2": torch.float8_e5m2,
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Outputs in the order of the text, and the inputs by name as the step leaves them."""
+
+    outputs: list[Tensor]
+    inputs: dict[str, Value]
+
+
+def evaluate(
+    text: str,
+    inputs: Mapping[str, Value],
+    *,
+    dtype: torch.dtype | None = torch.float64,
+    seed: int | None = None,
+    device: str | None = None,
+) -> list[Tensor]:
+    """Outputs of the graph (or of the program, if the text is a plan's), in order. See
+    `evaluate_all`."""
+    return evaluate_all(text, inputs, dtype=dtype, seed=seed, device=device).outputs
+
+
+def evaluate_all(
+    text: str,
+    inputs: Mapping[str, Value],
+    *,
+    dtype: torch.dtype | None = torch.float64,
+    seed: int | None = None,
+    device: str | None = None,
+) -> Evaluation:
+    """Executes the text on `inputs`: tensors by value name, floats for scalars; constants come from
+    the text.
+
+    dtype: precision of everything that is floating, dtype arguments in the text included; None
+    keeps what is recorded. seed: the default generator is seeded with it first; without it, random
+    operators draw from where it stands. device: executes there instead of where the text says. The
+    caller's tensors are copied, so mutations stay in the returned `inputs`. Raises PlanError naming
+    the line if an input is missing or of another type, a tensor is read that is not live, or a
+    result differs from its recorded type.
+    """
+    document = parse(text)
+    if seed is not None:
+        torch.manual_seed(seed)
+    with torch.no_grad():
+        machine = _Machine(document, dtype, device)
+        machine.load(inputs)
+        for operation, run, freed in statements(document):
+            if operation is not None:
+                machine.run(operation, run)
+            for copy in freed:
+                machine.free(copy)
+        outputs = [machine.output(output.name, output.line) for output in document.outputs]
+        return Evaluation(outputs, {i.name: machine.live[Copy(i.name)] for i in document.inputs})
+
+
+def statements(document: Document) -> Iterator[tuple[Operation | None, Run, tuple[Copy, ...]]]:
+    """What is executed: the program, or each operator of the graph once. (operator, its statement,
+    what is freed)"""
+    if document.program is None:
+        for name, operation in document.operators.items():
+            yield operation, Run(name, operation.line), ()
+        return
+    for statement in document.program:
+        if isinstance(statement, Free):
+            yield None, Run("", statement.line), statement.copies
+            continue
+        if statement.operation not in document.operators:
+            raise PlanError(f"line {statement.line}: {statement} names no operator's first result")
+        yield document.operators[statement.operation], statement, ()
+
+
+class _Machine:
+    def __init__(self, document: Document, dtype: torch.dtype | None, device: str | None) -> None:
+        self.document = document
+        self.precision = _precision(dtype)
+        self.device = device
+        self.live: dict[Copy, Value] = {}
+        self.gone: dict[Copy, str] = {}  # why a copy is no longer live
+
+    def load(self, inputs: Mapping[str, Value]) -> None:
+        for declared in self.document.inputs:
+            if declared.kind == "const":
+                value: Value = constant(declared)
+            elif declared.name in inputs:
+                value = inputs[declared.name]
+            else:
+                raise PlanError(f"line {declared.line}: no value for input %{declared.name}")
+            if declared.type is None:
+                if not isinstance(value, float | int):
+                    raise PlanError(f"line {declared.line}: scalar %{declared.name} needs a float")
+            else:
+                if not isinstance(value, Tensor):
+                    raise PlanError(f"line {declared.line}: input %{declared.name} needs a tensor")
+                check_type(
+                    value,
+                    declared.type,
+                    f"line {declared.line}: input %{declared.name}",
+                    layout=True,
+                )
+                value = self._own(value, declared.type)
+            self.live[Copy(declared.name)] = value
+
+    def _own(self, value: Tensor, recorded: Type) -> Tensor:
+        """A copy with the same layout, in our precision and on our device."""
+        dtype = self.precision.get(value.dtype, value.dtype)
+        device = self.device or value.device
+        elements = recorded.storage // value.element_size()
+        whole = torch.empty(elements, dtype=dtype, device=device)
+        own = whole.as_strided(recorded.shape, recorded.strides, recorded.offset)
+        available = value.untyped_storage().nbytes() // value.element_size()
+        source = value.detach().as_strided((min(elements, available),), (1,), 0)
+        whole[: source.numel()].copy_(source)
+        return own
+
+    def run(self, operation: Operation, statement: Run) -> None:
+        copies = {copy.tensor: copy.number for copy in statement.reading}
+        where = f"line {statement.line}: {statement}"
+
+        def read(name: str) -> Value:
+            view = self.document.views.get(name)
+            if view is not None:
+                return self._call(view, read, where)[0]
+            if name in self.document.types and self.document.types[name] is None:
+                return self.live.get(Copy(name))  # a scalar, or an undefined result
+            copy = Copy(name, copies.get(name, 0))
+            if copy not in self.live:
+                raise PlanError(
+                    f"{where} reads {copy}, {self.gone.get(copy, 'which is not made yet')}"
+                )
+            return self.live[copy]
+
+        results = self._call(operation, read, where)
+        if statement.over is not None:
+            self._drop(statement.over, f"overwritten by {statement} (line {statement.line})", where)
+        for name, value in zip(operation.results, results, strict=True):
+            if value is not None:
+                self.live[Copy(name, statement.copy)] = value
+
+    def free(self, copy: Copy) -> None:
+        self._drop(copy, "freed before", f"free {copy}")
+
+    def output(self, name: str, line: int) -> Tensor:
+        where = f"line {line}: output %{name}"
+
+        def read(name: str) -> Value:
+            if name in self.document.views:
+                return self._call(self.document.views[name], read, where)[0]
+            if Copy(name) not in self.live:
+                raise PlanError(f"{where}: {self.gone.get(Copy(name), 'it was never made')}")
+            return self.live[Copy(name)]
+
+        value = read(name)
+        if not isinstance(value, Tensor):
+            raise PlanError(f"{where} is not a tensor")
+        return value
+
+    def _drop(self, copy: Copy, why: str, where: str) -> None:
+        if self.live.pop(copy, None) is None:
+            raise PlanError(
+                f"{where}: {copy} is not live, {self.gone.get(copy, 'it was not made')}"
+            )
+        self.gone[copy] = f"which was {why}"
+
+    def _call(self, operation: Operation, read: Callable[[str], Value], where: str) -> list[Value]:
+        def convert(arg: Arg) -> Any:
+            if isinstance(arg, Ref):
+                return read(arg.name)
+            if isinstance(arg, list):
+                return [convert(item) for item in arg]
+            if isinstance(arg, Symbol):
+                value = getattr(torch, arg.word)
+                return self.precision.get(value, value)
+            if isinstance(arg, DeviceWord):
+                return torch.device(self.device or arg.name)
+            return arg
+
+        args = [convert(arg) for arg in operation.args]
+        kwargs = {name: convert(arg) for name, arg in operation.kwargs.items()}
+        if self.precision:
+            _at_one_precision(operation, args, where)
+        try:
+            made = find_operator(operation.operator)(*args, **kwargs)
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            raise PlanError(f"{where}: {operation.operator} fails: {error}") from error
+        flat = list(made) if isinstance(made, list | tuple) else [made]
+        if len(flat) != len(operation.results):
+            counts = f"{len(flat)} results, {len(operation.results)} are named"
+            raise PlanError(f"{where}: {operation.operator} gives {counts}")
+        return [
+            self._result(value, recorded, f"{where}: %{name}")
+            for value, name, recorded in zip(flat, operation.results, operation.types, strict=True)
+        ]
+
+    def _result(self, value: Any, recorded: Type | None, where: str) -> Value:
+        if recorded is None:
+            return None
+        if not isinstance(value, Tensor):
+            raise PlanError(f"{where} is recorded as {recorded}, the operator gives {value!r}")
+        if value.dtype in self.precision:  # made by a factory, at PyTorch's default precision
+            value = value.to(self.precision[value.dtype])
+        if self.precision:
+            wanted = self.precision.get(DTYPES[recorded.dtype], DTYPES[recorded.dtype])
+            if value.dtype != wanted or tuple(value.shape) != recorded.shape:
+                raise PlanError(
+                    f"{where} is recorded as {recorded}, the operator gives {describe(value)}"
+                )
+        else:
+            check_type(value, recorded, where, layout=False)
+        return value
+
+
+def _precision(dtype: torch.dtype | None) -> dict[torch.dtype, torch.dtype]:
+    """Which dtypes are replaced by which."""
+    if dtype is None:
+        return {}
+    if not dtype.is_floating_point:
+        raise ValueError(f"the evaluator's precision is floating, not {dtype}")
+    pairs = {d: dtype for d in DTYPES.values() if d.is_floating_point and d != dtype}
+    if dtype == torch.float64:
+        pairs[torch.complex64] = torch.complex128
+    return pairs
+
+
+def _at_one_precision(operation: Operation, args: list[Any], where: str) -> None:
+    """Arguments that only make sense between two precisions."""
+    if operation.operator == "aten.view.dtype":
+        raise PlanError(f"{where}: reinterpreting bits has a meaning in the recorded dtypes only")
+    if operation.operator in ("aten._softmax", "aten._log_softmax"):
+        args[2] = False  # half_to_float
+
+
+def find_operator(name: str) -> Callable[..., Any]:
+    """The callable that the text language's `<namespace>.<operator>[.<overload>]` means."""
+    if name in _OWN_OPERATORS:
+        return _OWN_OPERATORS[name]
+    namespace, operator, *overload = name.split(".")
+    found: Callable[..., Any]
+    try:
+        packet = getattr(getattr(torch.ops, namespace), operator)
+        found = getattr(packet, overload[0] if overload else "default")
+    except AttributeError:
+        raise PlanError(f"there is no operator {name} in this PyTorch") from None
+    return found
+
+
+def _bernoulli(
+    shape: list[int],
+    strides: list[int],
+    p: float,
+    *,
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+) -> Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device).bernoulli_(p)
+
+
+_OWN_OPERATORS: dict[str, Callable[..., Any]] = {"magis.bernoulli": _bernoulli}
+
+
+def constant(declared: Input) -> Tensor:
+    """The tensor whose data a `const` holds."""
+    recorded = declared.type
+    if recorded is None:
+        raise PlanError(f"line {declared.line}: const %{declared.name} has no type")
+    try:
+        data = bytearray(base64.b64decode(declared.path, validate=True))
+    except ValueError as error:
+        raise PlanError(f"line {declared.line}: const %{declared.name}: {error}") from None
+    dtype = DTYPES[recorded.dtype]
+    elements = torch.Size(recorded.shape).numel()
+    if len(data) != elements * dtype.itemsize:
+        message = f"holds {len(data)} bytes, its type {recorded} needs {elements * dtype.itemsize}"
+        raise PlanError(f"line {declared.line}: const %{declared.name} {message}")
+    result = torch.empty_strided(recorded.shape, recorded.strides, dtype=dtype)
+    if elements:
+        result.copy_(torch.frombuffer(data, dtype=dtype).view(recorded.shape))
+    return result
+
+
+def describe(value: Tensor) -> Type:
+    """A tensor's type in the text language's terms."""
+    word = next(word for word, dtype in DTYPES.items() if dtype == value.dtype)
+    storage = value.untyped_storage().nbytes()
+    return Type(word, tuple(value.shape), tuple(value.stride()), value.storage_offset(), storage)
+
+
+def check_type(value: Tensor, recorded: Type, where: str, *, layout: bool) -> None:
+    """Raises PlanError unless dtype and shape (with `layout`: strides and offset too) are as
+    recorded."""
+    actual = describe(value)
+    same = (actual.dtype, actual.shape) == (recorded.dtype, recorded.shape)
+    if same and layout and 0 not in recorded.shape:
+        same = (actual.strides, actual.offset) == (recorded.strides, recorded.offset)
+    if not same:
+        raise PlanError(f"{where} is recorded as {recorded}, it is {actual}")
+
+
+def inputs_from(
+    text: str, model: nn.Module, batch: Any, *, state: Mapping[str, Tensor] | None = None
+) -> dict[str, Value]:
+    """The inputs that `text` names, from the model that it was captured from and a batch of the
+    same structure.
+
+    Parameters, buffers and gradients are found by module path, the batch's tensors and scalars by
+    their place in `batch` ("[0]", "['input_ids']"), optimizer state in `state` by path. Values by
+    name, as `evaluate` takes them.
+    """
+    found: dict[str, Value] = {}
+    for declared in parse(text).inputs:
+        where = f"line {declared.line}: {declared.kind} %{declared.name}"
+        try:
+            if declared.kind == "param":
+                found[declared.name] = model.get_parameter(declared.path)
+            elif declared.kind == "buffer":
+                found[declared.name] = model.get_buffer(declared.path)
+            elif declared.kind == "grad":
+                found[declared.name] = model.get_parameter(declared.path).grad
+            elif declared.kind == "state":
+                found[declared.name] = (state or {})[declared.path]
+            elif declared.kind in ("batch", "scalar"):
+                found[declared.name] = _in_batch(batch, declared.path)
+        except (AttributeError, KeyError, IndexError, TypeError) as error:
+            raise PlanError(f"{where} is not found at {declared.path!r}: {error}") from None
+    return found
+
+
+def _in_batch(batch: Any, path: str) -> Any:
+    """What stands in a pytree at a path such as "['inputs'][0].mask"; "" is the whole."""
+
+    def follow(node: ast.expr) -> Any:
+        if isinstance(node, ast.Subscript):
+            return follow(node.value)[ast.literal_eval(node.slice)]
+        if isinstance(node, ast.Attribute):
+            return getattr(follow(node.value), node.attr)
+        if isinstance(node, ast.Name):
+            return batch
+        raise KeyError(path)
+
+    return follow(ast.parse(f"batch{path}", mode="eval").body)
