@@ -1,0 +1,58 @@
+"""What only the text of a plan states: what a view reads, which operator reads a tensor last.
+
+Both are read off the text language (ARCHITECTURE.md, "The text language"), whose lines are regular
+by design.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magis import _core
+
+_DEFINITION = re.compile(r"^(%\w+)(?:, %\w+)* = [\w.]+\((%\w+)?")
+_RUN = re.compile(r"^run %(\w+)(?: as (\.\d+))?(?: reading .*?)?(?: over %([\w.]+))?$")
+_FREE = re.compile(r"^free (.+)$")
+
+
+def output_tensors(graph: _core.Graph) -> dict[str, str]:
+    """The tensor behind each output: its name -> the output's kind ("grad", "loss", ...).
+
+    An output may be a view; its tensor is found through the chain of views. Where several outputs
+    read one tensor the first counts.
+    """
+    tensors = {tensor.name for tensor in graph.tensors}
+    base: dict[str, str] = {}
+    for line in graph.text().splitlines():
+        match = _DEFINITION.match(line)
+        if match and match[2] and match[1][1:] not in tensors:
+            base[match[1][1:]] = match[2][1:]
+    kinds: dict[str, str] = {}
+    for output in graph.outputs:
+        name = output.name
+        while name not in tensors and name in base:
+            name = base[name]
+        kinds.setdefault(name, output.kind)
+    return kinds
+
+
+def last_readers(plan: _core.Plan) -> dict[str, str]:
+    """For each tensor or copy that dies ("mm_3", "mm_3.1"): its last reader, by its first result."""
+    readers: dict[str, str] = {}
+    running = ""
+    for line in _program(plan):
+        if run := _RUN.match(line):
+            running = run[1]
+            if run[3]:  # its storage lives on, as the result's
+                readers[run[3]] = running
+        elif free := _FREE.match(line):
+            for name in free[1].split(", "):
+                readers[name.removeprefix("%")] = running
+    return readers
+
+
+def _program(plan: _core.Plan) -> list[str]:
+    lines = plan.text().splitlines()
+    return lines[lines.index("program") + 1 :]

@@ -1,0 +1,205 @@
+"""Where the memory of a graph or a plan goes: its peak, and what is live there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from magis.report.lifetimes import last_readers, output_tensors
+from magis.report.modules import grouping
+from magis.report.text import plural
+
+if TYPE_CHECKING:
+    from magis import _core
+
+MOST_ROWS = 15
+
+# Kinds of what is live at the peak, in words.
+GRADIENT = "parameter gradients"
+OUTPUT = "other outputs"
+SAVED = "forward activations saved for backward"
+RECOMPUTED = "recomputed activations"
+FORWARD = "forward temporaries"
+BACKWARD = "backward temporaries"
+WORKSPACE = "workspace of the running operator"
+
+_PERSISTENT_KINDS = {
+    "param": "parameters",
+    "buffer": "buffers",
+    "batch": "batch",
+    "const": "constants",
+    "state": "optimizer state",
+    "grad": "gradients present on entry",
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """One row of a breakdown: so many tensors of this name hold so many bytes."""
+
+    name: str
+    bytes: int
+    tensors: int
+
+
+@dataclass(frozen=True)
+class LiveAtPeak:
+    """A transient tensor that is live at the peak, and who made it."""
+
+    name: str
+    bytes: int
+    type: str  # "f32[8,128,256]"
+    kind: str
+    operator: str
+    module: str
+    source: str
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """A graph in program order, or a plan, simulated on the profile `device`."""
+
+    subject: str  # "graph" or "plan"
+    device: str
+    meta: dict[str, str]
+    operators: int  # of the graph
+    operators_run: int  # by the program: more if some are recomputed
+    seconds: float
+    peak_bytes: int
+    persistent_bytes: int
+    transient_peak_bytes: int
+    peak_operator: str
+    peak_module: str
+    peak_source: str
+    persistent: list[Share]  # by kind of input
+    by_kind: list[Share]  # transient bytes at the peak, workspace included
+    by_module: list[Share]  # transient tensors at the peak
+    by_operator: list[Share]  # transient tensors at the peak, by the operator that made them
+    biggest: list[LiveAtPeak]
+    opaque: list[str]  # operators that magis does not know: never recomputed
+
+    @classmethod
+    def of_graph(cls, graph: _core.Graph, *, device: str) -> MemoryReport:
+        """`graph` in program order, as it was captured."""
+        from magis import _core
+
+        return cls._build("graph", _core.Plan.program_order(graph), device)
+
+    @classmethod
+    def of_plan(cls, plan: _core.Plan, *, device: str) -> MemoryReport:
+        """`plan`, as its program says."""
+        return cls._build("plan", plan, device)
+
+    @classmethod
+    def _build(cls, subject: str, plan: _core.Plan, device: str) -> MemoryReport:
+        graph = plan.graph
+        simulation = plan.simulate(device)
+        live = _live_at_peak(plan, simulation)
+        group = grouping((tensor.module for tensor in live), MOST_ROWS)
+        by_kind = _shares(live, lambda tensor: tensor.kind)
+        workspace = simulation.transient_peak_bytes - sum(tensor.bytes for tensor in live)
+        if workspace:
+            by_kind.append(Share(WORKSPACE, workspace, 0))
+        return cls(
+            subject=subject,
+            device=device,
+            meta=dict(graph.meta),
+            operators=graph.operator_count,
+            operators_run=plan.operators_run(),
+            seconds=simulation.seconds,
+            peak_bytes=simulation.peak_bytes,
+            persistent_bytes=simulation.persistent_bytes,
+            transient_peak_bytes=simulation.transient_peak_bytes,
+            peak_operator=simulation.peak_operator,
+            peak_module=simulation.peak_module,
+            peak_source=simulation.peak_source,
+            persistent=_persistent(graph),
+            by_kind=by_kind,
+            by_module=_shortened(_shares(live, lambda tensor: group(tensor.module)), "modules"),
+            by_operator=_shortened(_shares(live, lambda tensor: tensor.operator), "operators"),
+            biggest=live[:MOST_ROWS],
+            opaque=graph.opaque_operators(),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field by its name; numbers are bytes and seconds."""
+        return asdict(self)
+
+
+def _live_at_peak(plan: _core.Plan, simulation: _core.Simulation) -> list[LiveAtPeak]:
+    """Largest first."""
+    kind = _kinds(plan)
+    live = [
+        LiveAtPeak(
+            name=hotspot.name,
+            bytes=hotspot.bytes,
+            type=hotspot.tensor.type,
+            kind=kind(hotspot),
+            operator=hotspot.tensor.operator,
+            module=hotspot.tensor.module,
+            source=hotspot.tensor.source,
+        )
+        for hotspot in simulation.hotspots
+        if not hotspot.tensor.is_input
+    ]
+    return sorted(live, key=lambda tensor: -tensor.bytes)
+
+
+def _kinds(plan: _core.Plan) -> Callable[[_core.LiveTensor], str]:
+    outputs = output_tensors(plan.graph)
+    readers = last_readers(plan)
+    backward = {tensor.name for tensor in plan.graph.tensors if tensor.backward}
+
+    def kind(live: _core.LiveTensor) -> str:
+        tensor = live.tensor
+        if tensor.name in outputs and live.name == tensor.name:
+            return GRADIENT if outputs[tensor.name] == "grad" else OUTPUT
+        if tensor.backward:
+            return BACKWARD
+        if live.name != tensor.name:
+            return RECOMPUTED
+        return SAVED if readers.get(live.name, "") in backward else FORWARD
+
+    return kind
+
+
+def _persistent(graph: _core.Graph) -> list[Share]:
+    bytes_of: defaultdict[str, int] = defaultdict(int)
+    count: defaultdict[str, int] = defaultdict(int)
+    for entry in graph.inputs:
+        if entry.kind in _PERSISTENT_KINDS:  # scalars own no memory
+            bytes_of[entry.kind] += entry.bytes
+            count[entry.kind] += 1
+    return [
+        Share(words, bytes_of[kind], count[kind])
+        for kind, words in _PERSISTENT_KINDS.items()
+        if count[kind]
+    ]
+
+
+def _shares(tensors: Iterable[LiveAtPeak], name_of: Callable[[LiveAtPeak], str]) -> list[Share]:
+    bytes_of: defaultdict[str, int] = defaultdict(int)
+    count: defaultdict[str, int] = defaultdict(int)
+    for tensor in tensors:
+        name = name_of(tensor)
+        bytes_of[name] += tensor.bytes
+        count[name] += 1
+    return sorted(
+        (Share(name, bytes_of[name], count[name]) for name in count),
+        key=lambda share: (-share.bytes, share.name),
+    )
+
+
+def _shortened(shares: list[Share], noun: str) -> list[Share]:
+    """At most MOST_ROWS rows: the smallest are summed up in the last."""
+    if len(shares) <= MOST_ROWS:
+        return shares
+    kept, rest = shares[: MOST_ROWS - 1], shares[MOST_ROWS - 1 :]
+    others = Share(
+        f"({plural(len(rest), 'other')} {noun})".replace("others ", "other "),
+        sum(share.bytes for share in rest),
+        sum(share.tensors for share in rest),
+    )
+    return [*kept, others]

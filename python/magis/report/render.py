@@ -1,0 +1,98 @@
+"""Memory reports as rich tables."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from magis.report.memory import LiveAtPeak, MemoryReport, Share
+from magis.report.modules import NO_MODULE
+from magis.report.text import bytes_text, percent_text, plural, seconds_text
+
+# Two lines each, so fewer than the data holds.
+_MOST_BIGGEST = 10
+
+
+def memory_view(report: MemoryReport) -> RenderableType:
+    """The whole report: headline, peak, breakdowns, biggest tensors, and what magis does not know."""
+    parts: list[RenderableType] = [_summary(report)]
+    if report.persistent:
+        parts += _section("Persistent, by kind", _shares(report.persistent, report.peak_bytes))
+    for title, shares in (
+        ("Live at the peak, by kind", report.by_kind),
+        ("Live at the peak, by module", report.by_module),
+        ("Live at the peak, by operator", report.by_operator),
+    ):
+        if shares:
+            parts += _section(title, _shares(shares, report.peak_bytes))
+    if report.biggest:
+        parts += _section(
+            "Biggest tensors live at the peak", _biggest(report.biggest[:_MOST_BIGGEST])
+        )
+    if report.opaque:
+        parts += _section(
+            "Operators unknown to magis, never recomputed", Text(", ".join(report.opaque))
+        )
+    return Group(*parts)
+
+
+def _summary(report: MemoryReport) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    name = " ".join(f"{key} {text}" for key, text in report.meta.items() if text)
+    if name:
+        table.add_row(report.subject, name)
+    recomputed = report.operators_run - report.operators
+    operators = plural(report.operators, "operator")
+    if recomputed:
+        operators += f", {recomputed:,} run again"
+    table.add_row("operators" if name else report.subject, operators)
+    table.add_row("time", f"{seconds_text(report.seconds)} a step (profile {report.device})")
+    table.add_row(
+        "peak",
+        Text.assemble(
+            (bytes_text(report.peak_bytes), "bold"),
+            f" = {bytes_text(report.persistent_bytes)} persistent"
+            f" + {bytes_text(report.transient_peak_bytes)} in the step",
+        ),
+    )
+    if report.peak_operator:
+        table.add_row(
+            "reached in", _place(report.peak_operator, report.peak_module, report.peak_source)
+        )
+    return table
+
+
+def _place(operator: str, module: str, source: str) -> str:
+    return " ".join(
+        part for part in (operator, module and f"of {module}", source and f"({source})") if part
+    )
+
+
+def _section(title: str, body: RenderableType) -> list[RenderableType]:
+    return [Text(""), Text(title, style="bold"), Padding(body, (0, 0, 0, 2))]
+
+
+def _shares(shares: list[Share], peak: int) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for share in shares:
+        count = f" ({share.tensors:,})" if share.tensors else ""
+        table.add_row(bytes_text(share.bytes), percent_text(share.bytes, peak), share.name + count)
+    return table
+
+
+def _biggest(tensors: list[LiveAtPeak]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for tensor in tensors:
+        table.add_row(bytes_text(tensor.bytes), f"%{tensor.name} {tensor.type}, {tensor.operator}")
+        place = f"{tensor.module or NO_MODULE}  {tensor.source}".rstrip()
+        table.add_row("", Text(place, style="dim"))
+    return table

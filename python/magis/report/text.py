@@ -1,0 +1,49 @@
+"""Bytes, seconds and ratios as people read them. For display only, never parsed."""
+
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def bytes_text(count: int) -> str:
+    """`1536` as "1.50 KiB"; whole bytes below 1 KiB."""
+    if abs(count) < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in _BYTE_UNITS:
+        # Compared after rounding, so that 1023.999 KiB is written "1.00 MiB".
+        if abs(round(value, 2)) < 1024 or unit == _BYTE_UNITS[-1]:
+            return f"{value:.2f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable: the last unit takes everything")
+
+
+def seconds_text(seconds: float) -> str:
+    """`0.0123` as "12.3 ms": three significant digits, in the unit that fits."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(seconds) >= scale or (unit == "us" and seconds != 0):
+            return f"{_three_digits(seconds / scale)} {unit}"
+    return "0 s"
+
+
+def percent_text(part: float, whole: float) -> str:
+    """`part` of `whole` as "35.6 %"; "-" if there is no whole."""
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def change_text(value: float, before: float) -> str:
+    """How much more or less than `before`, as "+8.0 %"."""
+    if not before:
+        return "-"
+    change = 100 * (value / before - 1)
+    return "same" if value == before else f"{change:+.1f} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """`plural(1, "operator")` is "1 operator", `plural(1200, "operator")` is "1,200 operators"."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _three_digits(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:.{decimals}f}"
