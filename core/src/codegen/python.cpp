@@ -1,0 +1,169 @@
+#include "magis/codegen/python.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/python_expressions.h"
+#include "codegen/python_literals.h"
+#include "codegen/python_names.h"
+
+namespace magis {
+namespace {
+
+// Where an operator comes from and why it runs: a comment line announces each change.
+struct Origin {
+  SiteId site;
+  bool backward = false;
+  bool again = false;
+  bool operator==(const Origin&) const = default;
+};
+
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+class PythonModule {
+ public:
+  PythonModule(const Graph& graph, const Program& program)
+      : graph_(graph), program_(program), names_(graph, program) {}
+
+  std::string text(const std::string& heading) {
+    if (!heading.empty()) docstring(heading);
+    text_ += "import torch\n";
+    const auto operators = names_.operators();
+    if (!operators.empty()) text_ += "\n";
+    for (const auto& [python, name] : operators) {
+      text_ += python + " = " + operator_path(name) + "\n";
+    }
+    text_ += "\n\ndef step(inputs):\n";
+    unpack_inputs();
+    for (std::size_t s = 0; s < program_.statements.size(); ++s) statement(s);
+    return_outputs();
+    return std::move(text_);
+  }
+
+ private:
+  void line(const std::string& code) { text_ += "    " + code + "\n"; }
+
+  void docstring(const std::string& heading) {
+    text_ += "\"\"\"";
+    for (const char c : heading) {
+      if (c == '\\' || c == '"') text_ += '\\';
+      text_ += c;
+    }
+    text_ += "\"\"\"\n\n";
+  }
+
+  void unpack_inputs() {
+    if (graph_.inputs().empty()) return;
+    line("(");
+    for (const Input& input : graph_.inputs()) {
+      const Value& value = graph_.value(input.value);
+      std::string comment(to_text(input.kind));
+      // A constant's path is its data.
+      if (input.kind != InputKind::constant) comment += " " + one_line(input.path);
+      if (input.kind != InputKind::scalar) comment += ", " + to_text(value.type);
+      line("    " + PythonExpressions(graph_, names_).value(input.value) + ",  # " + comment);
+    }
+    line(") = inputs");
+  }
+
+  void return_outputs() {
+    if (graph_.outputs().empty()) {
+      line("return ()");
+      return;
+    }
+    line("return (");
+    for (const Output& output : graph_.outputs()) {
+      std::string comment(to_text(output.kind));
+      if (!output.path.empty()) comment += " " + one_line(output.path);
+      line("    " + PythonExpressions(graph_, names_).value(output.value) + ",  # " + comment);
+    }
+    line(")");
+  }
+
+  void statement(std::size_t s) {
+    const Statement& statement = program_.statements[s];
+    if (statement.kind == Statement::Kind::free) {
+      add_freed(statement);
+    } else {
+      announce(statement);
+      const std::string call = PythonExpressions(graph_, names_, &statement).call();
+      const std::string targets = assignment_targets(statement);
+      line(targets.empty() ? call : targets + " = " + call);
+      if (statement.over >= 0) dead_.push_back(names_.of(overwritten(statement)));
+    }
+    const bool more = s + 1 < program_.statements.size() &&
+                      program_.statements[s + 1].kind == Statement::Kind::free;
+    if (!more) release();
+  }
+
+  void add_freed(const Statement& statement) {
+    for (const CopyRef& copy : statement.freed) {
+      const std::string& name = names_.of(copy);
+      if (name != "_")
+        dead_.push_back(name);  // `_` goes right after its run, whatever the program says
+    }
+  }
+
+  CopyRef overwritten(const Statement& run) const {
+    const auto position = static_cast<std::size_t>(run.over);
+    return {graph_.reads(run.op)[position], run.operand_copies[position]};
+  }
+
+  void announce(const Statement& run) {
+    const Operator& op = graph_.op(run.op);
+    const Origin origin{op.site, op.backward, run.copy != 0};
+    if (origin == origin_) return;
+    origin_ = origin;
+    std::string comment = "#";
+    if (op.site.valid()) {
+      const Site& site = graph_.sites()[op.site];
+      if (!site.module.empty()) comment += " " + one_line(site.module);
+      if (!site.source.empty()) comment += "  (" + one_line(site.source) + ")";
+    }
+    comment += op.backward ? "  backward" : "  forward";
+    if (origin.again) comment += ", computed again";
+    text_ += "\n";
+    line(comment);
+  }
+
+  // "a, _, b"; empty if nobody reads a result: the call then stands alone and leaves nothing
+  // behind.
+  std::string assignment_targets(const Statement& run) {
+    std::vector<std::string> targets;
+    bool holds_memory = false;  // `_` does
+    for (ValueId result : graph_.op(run.op).results) {
+      const TensorId tensor = graph_.value(result).tensor;
+      targets.push_back(tensor.valid() ? names_.of({tensor, run.copy}) : "_");
+      if (targets.back() == "_") holds_memory = tensor.valid();
+    }
+    if (std::ranges::count(targets, "_") == std::ssize(targets)) return "";
+    if (holds_memory) dead_.push_back("_");
+    return comma_separated(targets);
+  }
+
+  void release() {
+    if (!dead_.empty()) line("del " + comma_separated(dead_));
+    dead_.clear();
+  }
+
+  const Graph& graph_;
+  const Program& program_;
+  const PythonNames names_;
+  Origin origin_;
+  std::vector<std::string> dead_;  // names to delete before the next run
+  std::string text_;
+};
+
+}  // namespace
+
+std::string emit_python(const Graph& graph, const Program& program, const std::string& heading) {
+  return PythonModule(graph, program).text(heading);
+}
+
+}  // namespace magis

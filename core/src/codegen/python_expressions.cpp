@@ -1,0 +1,170 @@
+#include "codegen/python_expressions.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "codegen/python_literals.h"
+#include "magis/base/error.h"
+
+namespace magis {
+namespace {
+
+// Tensor methods that do exactly what the operator of the same name does with the same arguments.
+struct ViewMethod {
+  std::string_view operator_name;
+  std::string_view method;
+  bool spreads_list;  // the only argument is a list: its items are written out
+};
+constexpr auto kViewMethods = std::to_array<ViewMethod>({
+    {"aten.view", "view", true},
+    {"aten.view.dtype", "view", false},
+    {"aten.expand", "expand", true},
+    {"aten.permute", "permute", true},
+    {"aten.unsqueeze", "unsqueeze", false},
+    {"aten.squeeze.dim", "squeeze", false},
+    {"aten.squeeze.dims", "squeeze", false},
+    {"aten.select.int", "select", false},
+    {"aten.as_strided", "as_strided", false},
+    {"aten.diagonal", "diagonal", false},
+    {"aten.unfold", "unfold", false},
+});
+
+std::string attribute(const std::string& object, std::string_view name) {
+  if (is_python_keyword(name)) return "getattr(" + object + ", " + python_string(name) + ")";
+  return object + "." + std::string(name);
+}
+
+}  // namespace
+
+std::string operator_path(std::string_view name) {
+  std::string path = "torch.ops";
+  int parts = 0;
+  for (std::size_t begin = 0; begin <= name.size(); ++parts) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    path = attribute(path, name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts < 3 ? path + ".default" : path;
+}
+
+CopyRef PythonExpressions::copy_read(TensorId tensor) const {
+  if (run_ == nullptr) return {tensor, 0};
+  const auto reads = graph_.reads(run_->op);
+  const auto position = std::ranges::find(reads, tensor) - reads.begin();
+  return {tensor, run_->operand_copies[static_cast<std::size_t>(position)]};
+}
+
+std::string PythonExpressions::value(ValueId id) const {
+  const Value& value = graph_.value(id);
+  if (value.kind == ValueKind::view) return view(value);
+  if (value.kind == ValueKind::input && !value.tensor.valid()) return names_.of_scalar(id);
+  if (!value.tensor.valid()) return "None";  // an undefined result
+  return names_.of(copy_read(value.tensor));
+}
+
+std::string PythonExpressions::view(const Value& value) const {
+  const Call& call = graph_.view(value);
+  const std::string base = this->value(value.base);
+  const std::string_view name = call.info->name;
+  const std::size_t rank = graph_.value(value.base).type.shape.size();
+  if (name == "aten.slice.Tensor" && call.kwargs.empty()) return slice(base, call, rank);
+  const ArgList rest(call.args.begin() + 1, call.args.end());
+  const auto found = std::ranges::find(kViewMethods, name, &ViewMethod::operator_name);
+  if (found == kViewMethods.end()) {
+    return operator_path(name) + "(" + base + (rest.empty() && call.kwargs.empty() ? "" : ", ") +
+           arguments(rest, call.kwargs) + ")";
+  }
+  const auto* items = rest.size() == 1 ? std::get_if<ArgList>(&rest.front().value) : nullptr;
+  const bool spread = found->spreads_list && items != nullptr && !items->empty();
+  return base + "." + std::string(found->method) + "(" +
+         arguments(spread ? *items : rest, call.kwargs) + ")";
+}
+
+// x[:, 3:5]. Indexing clamps and counts from the end as the operator does.
+std::string PythonExpressions::slice(const std::string& base, const Call& call,
+                                     std::size_t rank) const {
+  const auto integer = [&](std::size_t position, int64_t otherwise) {
+    if (position >= call.args.size()) return otherwise;
+    const auto* given = std::get_if<int64_t>(&call.args[position].value);
+    return given == nullptr ? otherwise : *given;
+  };
+  constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+  int64_t dim = integer(1, 0);
+  if (dim < 0) dim += static_cast<int64_t>(rank);
+  const int64_t start = integer(2, 0);
+  const int64_t end = integer(3, kEnd);
+  const int64_t step = integer(4, 1);
+  std::string index;
+  for (int64_t i = 0; i < dim; ++i) index += ":, ";
+  if (start != 0) index += std::to_string(start);
+  index += ":";
+  if (end != kEnd) index += std::to_string(end);
+  if (step != 1) index += ":" + std::to_string(step);
+  return base + "[" + index + "]";
+}
+
+std::string PythonExpressions::list(const ArgList& items) const {
+  std::vector<std::string> parts;
+  for (const Arg& item : items) parts.push_back(argument(item));
+  return "[" + comma_separated(parts) + "]";
+}
+
+std::string PythonExpressions::argument(const Arg& arg) const {
+  struct Spell {
+    const PythonExpressions& self;
+    std::string operator()(None) const { return "None"; }
+    std::string operator()(ValueId id) const { return self.value(id); }
+    std::string operator()(int64_t value) const { return std::to_string(value); }
+    std::string operator()(double value) const { return python_float(value); }
+    std::string operator()(bool value) const { return value ? "True" : "False"; }
+    std::string operator()(const std::string& text) const { return python_string(text); }
+    std::string operator()(const Symbol& symbol) const { return "torch." + symbol.word; }
+    std::string operator()(const Device& device) const {
+      return "torch.device(" + python_string(device.name) + ")";
+    }
+    std::string operator()(const ArgList& items) const { return self.list(items); }
+  };
+  return std::visit(Spell{*this}, arg.value);
+}
+
+std::string PythonExpressions::arguments(const ArgList& args, const KeywordArgs& kwargs) const {
+  std::vector<std::string> parts;
+  for (const Arg& arg : args) parts.push_back(argument(arg));
+  for (const auto& [name, arg] : kwargs) {
+    parts.push_back(is_python_keyword(name)
+                        ? "**{" + python_string(name) + ": " + argument(arg) + "}"
+                        : name + "=" + argument(arg));
+  }
+  return comma_separated(parts);
+}
+
+// magis.bernoulli(shape, strides, p, dtype=..., device=...): a mask drawn the way eager dropout
+// draws it, in the memory order of those strides.
+std::string PythonExpressions::bernoulli(const Call& call) const {
+  MAGIS_CHECK(call.args.size() == 3, "magis.bernoulli has " << call.args.size() << " arguments");
+  const ArgList layout(call.args.begin(), call.args.begin() + 2);
+  return "torch.empty_strided(" + arguments(layout, call.kwargs) + ").bernoulli_(" +
+         argument(call.args[2]) + ")";
+}
+
+std::string PythonExpressions::call() const {
+  const Operator& op = graph_.op(run_->op);
+  if (op.info->name == kBernoulli) return bernoulli(op);
+  ArgList args = op.args;
+  KeywordArgs kwargs = op.kwargs;
+  if (run_->over >= 0) {
+    const auto position = static_cast<std::size_t>(run_->over_argument);
+    const std::string_view out = op.info->in_place.out_argument;
+    if (out.empty()) {
+      std::swap(args.front(), args[position]);
+    } else {
+      kwargs.emplace_back(out, args[position]);
+    }
+  }
+  return names_.of_operator(called_operator(graph_, *run_)) + "(" + arguments(args, kwargs) + ")";
+}
+
+}  // namespace magis

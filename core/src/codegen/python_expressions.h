@@ -1,0 +1,40 @@
+// Python expressions: arguments, views and calls as one statement of a program sees them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "codegen/python_names.h"
+#include "magis/schedule/program.h"
+
+namespace magis {
+
+// "torch.ops.aten.mm.default" for "aten.mm".
+std::string operator_path(std::string_view name);
+
+// Reads originals, or, given a run, the copies that it names.
+class PythonExpressions {
+ public:
+  PythonExpressions(const Graph& graph, const PythonNames& names, const Statement* run = nullptr)
+      : graph_(graph), names_(names), run_(run) {}
+
+  // A variable, or a view of one written as method calls: "mm.view(8, 128, 256).permute(0, 2, 1)".
+  std::string value(ValueId id) const;
+  // The right-hand side of the run.
+  std::string call() const;
+
+ private:
+  std::string argument(const Arg& arg) const;
+  std::string list(const ArgList& items) const;
+  std::string arguments(const ArgList& args, const KeywordArgs& kwargs) const;
+  std::string view(const Value& value) const;
+  std::string slice(const std::string& base, const Call& call, std::size_t rank) const;
+  std::string bernoulli(const Call& call) const;
+  CopyRef copy_read(TensorId tensor) const;
+
+  const Graph& graph_;
+  const PythonNames& names_;
+  const Statement* run_;
+};
+
+}  // namespace magis

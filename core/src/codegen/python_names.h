@@ -1,0 +1,57 @@
+// Which Python variable holds what: one for every input and every copy of a tensor, one for every
+// operator called.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "magis/schedule/program.h"
+
+namespace magis {
+
+// Names are the graph's where they may be: no keyword, no builtin, nothing that the module uses
+// itself. A copy of `mm` is `mm_1`; where a name is taken, underscores are appended.
+class PythonNames {
+ public:
+  PythonNames(const Graph& graph, const Program& program);
+
+  // The variable of a result or an input; "_" for a copy that no statement reads.
+  const std::string& of(CopyRef copy) const;
+  // Of a float given at run time.
+  const std::string& of_scalar(ValueId scalar) const { return scalars_.at(scalar); }
+  // The module-level name bound to an operator ("aten.add.Tensor" -> "aten_add_Tensor").
+  const std::string& of_operator(std::string_view name) const {
+    return operators_.find(name)->second;
+  }
+  // (module-level name, operator), by name.
+  std::vector<std::pair<std::string, std::string>> operators() const;
+
+ private:
+  std::string unused(std::string name);
+  void name_operators(const Graph& graph, const Program& program);
+  void name_inputs(const Graph& graph);
+  void name_results(const Graph& graph, const Program& program);
+
+  struct CopyLess {
+    bool operator()(const CopyRef& a, const CopyRef& b) const {
+      return std::pair(a.tensor, a.copy) < std::pair(b.tensor, b.copy);
+    }
+  };
+
+  std::set<std::string> taken_;
+  std::map<CopyRef, std::string, CopyLess> copies_;
+  std::map<ValueId, std::string> scalars_;
+  std::map<std::string, std::string, std::less<>> operators_;
+};
+
+// The operator that a run calls: its own, or the form that runs over an operand.
+std::string_view called_operator(const Graph& graph, const Statement& run);
+// The graph's own way to say a mask drawn as eager dropout draws it; PyTorch has no such operator
+// to bind.
+inline constexpr std::string_view kBernoulli = "magis.bernoulli";
+
+}  // namespace magis

@@ -1,0 +1,63 @@
+#include <string>
+
+#include "magis/graph/text.h"
+#include "magis/schedule/program.h"
+#include "schedule/plan_names.h"
+
+namespace magis {
+namespace {
+
+std::string with_copy(const std::string& name, int copy) {
+  return copy == 0 ? name : name + "." + std::to_string(copy);
+}
+
+std::string run_text(const Graph& graph, const Statement& run) {
+  std::string text = "run %" + run_name(graph, run.op);
+  if (run.copy != 0) text += " as ." + std::to_string(run.copy);
+  const auto reads = graph.reads(run.op);
+  const std::size_t operands = std::min(reads.size(), run.operand_copies.size());
+  const char* separator = " reading %";
+  for (std::size_t i = 0; i < operands; ++i) {
+    if (run.operand_copies[i] == 0) continue;
+    text += separator + copy_name(graph, {reads[i], run.operand_copies[i]});
+    separator = ", %";
+  }
+  const auto over = static_cast<std::size_t>(run.over);
+  if (run.over >= 0 && over < operands) {
+    text += " over %" + copy_name(graph, {reads[over], run.operand_copies[over]});
+  }
+  return text;
+}
+
+std::string free_text(const Graph& graph, const Statement& statement) {
+  std::string text = "free";
+  const char* separator = " %";
+  for (const CopyRef& copy : statement.freed) {
+    text += separator + copy_name(graph, copy);
+    separator = ", %";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string copy_name(const Graph& graph, CopyRef copy) {
+  return with_copy(graph.value(graph.tensor(copy.tensor).value).name, copy.copy);
+}
+
+const std::string& run_name(const Graph& graph, OpId op) {
+  return graph.value(graph.op(op).results.front()).name;
+}
+
+std::string to_text(const Graph& graph, const Statement& statement) {
+  return statement.kind == Statement::Kind::run ? run_text(graph, statement)
+                                                : free_text(graph, statement);
+}
+
+std::string to_text(const Graph& graph, const Program& program) {
+  std::string text = to_text(graph) + "\nprogram\n";
+  for (const Statement& statement : program.statements) text += to_text(graph, statement) + "\n";
+  return text;
+}
+
+}  // namespace magis

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "magis/base/error.h"
+#include "magis/schedule/program.h"
+#include "schedule/plan_names.h"
+
+namespace magis {
+namespace {
+
+// Executes a program on paper: which copies exist at each moment.
+class Execution {
+ public:
+  explicit Execution(const Graph& graph)
+      : graph_(graph), copies_run_(graph.op_count()), alive_(graph.tensors().size()) {}
+
+  void step(std::size_t number, const Statement& statement) {
+    number_ = number;
+    statement_ = &statement;
+    if (statement.kind == Statement::Kind::free) {
+      for (const CopyRef& copy : statement.freed) end_lifetime(copy);
+    } else {
+      run(statement);
+    }
+  }
+
+  void finish() const {
+    for (std::size_t i = 0; i < graph_.op_count(); ++i) {
+      if (!has_run(OpId(i))) {
+        throw UserError("the program never runs %" + run_name(graph_, OpId(i)));
+      }
+    }
+  }
+
+ private:
+  void run(const Statement& statement) {
+    check_may_run(statement);
+    const auto reads = graph_.reads(statement.op);
+    require(statement.operand_copies.size() == reads.size(), [&](std::ostream& out) {
+      out << "names " << statement.operand_copies.size() << " operands, the operator reads "
+          << reads.size();
+    });
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      require_alive({reads[i], statement.operand_copies[i]}, "reads");
+    }
+    if (statement.over >= 0) overwrite(statement);
+    copies_run_[statement.op].insert(statement.copy);
+    for (TensorId made : graph_.makes(statement.op)) alive_[made].insert(statement.copy);
+  }
+
+  void check_may_run(const Statement& statement) const {
+    const OpId op = statement.op;
+    require(!copies_run_[op].contains(statement.copy),
+            [&](std::ostream& out) { out << "runs a second time"; });
+    if (statement.copy != 0) {
+      require(recomputable(graph_, op), [&](std::ostream& out) {
+        out << "makes a copy, but " << graph_.op(op).info->name << " must run exactly once";
+      });
+      return;
+    }
+    for (OpId before : graph_.predecessors(op)) {
+      require(has_run(before), [&](std::ostream& out) {
+        out << "runs before %" << run_name(graph_, before) << ", which must come first";
+      });
+    }
+  }
+
+  void overwrite(const Statement& statement) {
+    const auto position = static_cast<std::size_t>(statement.over);
+    const auto reads = graph_.reads(statement.op);
+    const EdgeId edge(graph_.first_edge(statement.op).index + statement.over);
+    const bool allowed = position < reads.size() &&
+                         std::ranges::any_of(graph_.in_place_choices(statement.op), [&](auto& c) {
+                           return c.edge == edge && c.argument == statement.over_argument;
+                         });
+    require(allowed, [&](std::ostream& out) {
+      out << "cannot run over ";
+      if (position < reads.size()) {
+        out << '%' << copy_name(graph_, {reads[position], statement.operand_copies[position]});
+      } else {
+        out << "operand " << position;
+      }
+    });
+    end_lifetime({reads[position], statement.operand_copies[position]});
+  }
+
+  void end_lifetime(CopyRef copy) {
+    require_alive(copy, "ends the lifetime of");
+    const Tensor& tensor = graph_.tensor(copy.tensor);
+    require(!tensor.is_input, [&](std::ostream& out) {
+      out << "ends the lifetime of %" << copy_name(graph_, copy) << ", which is an input";
+    });
+    require(!tensor.is_output || copy.copy != 0, [&](std::ostream& out) {
+      out << "ends the lifetime of %" << copy_name(graph_, copy) << ", which is an output";
+    });
+    alive_[copy.tensor].erase(copy.copy);
+  }
+
+  void require_alive(CopyRef copy, const char* verb) const {
+    const bool is_input = graph_.tensor(copy.tensor).is_input;
+    const bool alive = is_input ? copy.copy == 0 : alive_[copy.tensor].contains(copy.copy);
+    require(alive, [&](std::ostream& out) {
+      const OpId producer = graph_.tensor(copy.tensor).producer;
+      const bool made = !is_input && copies_run_[producer].contains(copy.copy);
+      out << verb << " %" << copy_name(graph_, copy)
+          << (made ? ", which is no longer there" : ", which has not been made");
+    });
+  }
+
+  bool has_run(OpId op) const { return copies_run_[op].contains(0); }
+
+  template <class Explain>
+  void require(bool condition, Explain&& explain) const {
+    if (condition) return;
+    std::ostringstream out;
+    out << "statement " << number_ + 1 << " of the program, \"" << to_text(graph_, *statement_)
+        << "\": ";
+    explain(out);
+    throw UserError(out.str());
+  }
+
+  const Graph& graph_;
+  IdMap<OpId, std::set<int>> copies_run_;
+  IdMap<TensorId, std::set<int>> alive_;  // copies that exist now, of tensors that are not inputs
+  std::size_t number_ = 0;
+  const Statement* statement_ = nullptr;
+};
+
+}  // namespace
+
+void verify(const Graph& graph, const Program& program) {
+  Execution execution(graph);
+  for (std::size_t s = 0; s < program.statements.size(); ++s) {
+    execution.step(s, program.statements[s]);
+  }
+  execution.finish();
+}
+
+}  // namespace magis
