@@ -8,51 +8,30 @@ in the recorded dtypes, what a plan must compute bit for bit.
 
 from __future__ import annotations
 
-import ast
-import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
+
 from magis.errors import PlanError
-from magis.verify.text import (
+from magis.verify.document import (
     Arg,
     Copy,
     DeviceWord,
     Document,
     Free,
-    Input,
     Operation,
     Ref,
     Run,
     Symbol,
     Type,
-    parse,
 )
-from torch import Tensor, nn
+from magis.verify.tensors import DTYPES, check_type, constant, describe
+from magis.verify.text import parse
 
 Value: TypeAlias = "Tensor | float | None"
-
-DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "u16": torch.uint16,
-    "u32": torch.uint32,
-    "u64": torch.uint64,
-    "bool": torch.bool,
-    "c64": torch.complex64,
-    "c128": torch.complex128,
-    "f8e4m3fn": torch.float8_e4m3fn,
-    "f8e5m2": torch.float8_e5m2,
-}
 
 
 @dataclass(frozen=True)
@@ -98,7 +77,7 @@ def evaluate_all(
     if seed is not None:
         torch.manual_seed(seed)
     with torch.no_grad():
-        machine = _Machine(document, dtype, device)
+        machine = Machine(document, dtype, device)
         machine.load(inputs)
         for operation, run, freed in statements(document):
             if operation is not None:
@@ -125,8 +104,12 @@ def statements(document: Document) -> Iterator[tuple[Operation | None, Run, tupl
         yield document.operators[statement.operation], statement, ()
 
 
-class _Machine:
-    def __init__(self, document: Document, dtype: torch.dtype | None, device: str | None) -> None:
+class Machine:
+    """Executes a document's operations on tensors; who is live is kept by copy."""
+
+    def __init__(
+        self, document: Document, dtype: torch.dtype | None = None, device: str | None = None
+    ) -> None:
         self.document = document
         self.precision = _precision(dtype)
         self.device = device
@@ -242,10 +225,17 @@ class _Machine:
         if len(flat) != len(operation.results):
             counts = f"{len(flat)} results, {len(operation.results)} are named"
             raise PlanError(f"{where}: {operation.operator} gives {counts}")
-        return [
+        results = [
             self._result(value, recorded, f"{where}: %{name}")
             for value, name, recorded in zip(flat, operation.results, operation.types, strict=True)
         ]
+        self.check_results(operation, args, results, where)
+        return results
+
+    def check_results(
+        self, operation: Operation, args: list[Any], results: list[Value], where: str
+    ) -> None:
+        """For those who want to know more than dtype and shape."""
 
     def _result(self, value: Any, recorded: Type | None, where: str) -> Value:
         if recorded is None:
@@ -311,85 +301,3 @@ def _bernoulli(
 
 
 _OWN_OPERATORS: dict[str, Callable[..., Any]] = {"magis.bernoulli": _bernoulli}
-
-
-def constant(declared: Input) -> Tensor:
-    """The tensor whose data a `const` holds."""
-    recorded = declared.type
-    if recorded is None:
-        raise PlanError(f"line {declared.line}: const %{declared.name} has no type")
-    try:
-        data = bytearray(base64.b64decode(declared.path, validate=True))
-    except ValueError as error:
-        raise PlanError(f"line {declared.line}: const %{declared.name}: {error}") from None
-    dtype = DTYPES[recorded.dtype]
-    elements = torch.Size(recorded.shape).numel()
-    if len(data) != elements * dtype.itemsize:
-        message = f"holds {len(data)} bytes, its type {recorded} needs {elements * dtype.itemsize}"
-        raise PlanError(f"line {declared.line}: const %{declared.name} {message}")
-    result = torch.empty_strided(recorded.shape, recorded.strides, dtype=dtype)
-    if elements:
-        result.copy_(torch.frombuffer(data, dtype=dtype).view(recorded.shape))
-    return result
-
-
-def describe(value: Tensor) -> Type:
-    """A tensor's type in the text language's terms."""
-    word = next(word for word, dtype in DTYPES.items() if dtype == value.dtype)
-    storage = value.untyped_storage().nbytes()
-    return Type(word, tuple(value.shape), tuple(value.stride()), value.storage_offset(), storage)
-
-
-def check_type(value: Tensor, recorded: Type, where: str, *, layout: bool) -> None:
-    """Raises PlanError unless dtype and shape (with `layout`: strides and offset too) are as
-    recorded."""
-    actual = describe(value)
-    same = (actual.dtype, actual.shape) == (recorded.dtype, recorded.shape)
-    if same and layout and 0 not in recorded.shape:
-        same = (actual.strides, actual.offset) == (recorded.strides, recorded.offset)
-    if not same:
-        raise PlanError(f"{where} is recorded as {recorded}, it is {actual}")
-
-
-def inputs_from(
-    text: str, model: nn.Module, batch: Any, *, state: Mapping[str, Tensor] | None = None
-) -> dict[str, Value]:
-    """The inputs that `text` names, from the model that it was captured from and a batch of the
-    same structure.
-
-    Parameters, buffers and gradients are found by module path, the batch's tensors and scalars by
-    their place in `batch` ("[0]", "['input_ids']"), optimizer state in `state` by path. Values by
-    name, as `evaluate` takes them.
-    """
-    found: dict[str, Value] = {}
-    for declared in parse(text).inputs:
-        where = f"line {declared.line}: {declared.kind} %{declared.name}"
-        try:
-            if declared.kind == "param":
-                found[declared.name] = model.get_parameter(declared.path)
-            elif declared.kind == "buffer":
-                found[declared.name] = model.get_buffer(declared.path)
-            elif declared.kind == "grad":
-                found[declared.name] = model.get_parameter(declared.path).grad
-            elif declared.kind == "state":
-                found[declared.name] = (state or {})[declared.path]
-            elif declared.kind in ("batch", "scalar"):
-                found[declared.name] = _in_batch(batch, declared.path)
-        except (AttributeError, KeyError, IndexError, TypeError) as error:
-            raise PlanError(f"{where} is not found at {declared.path!r}: {error}") from None
-    return found
-
-
-def _in_batch(batch: Any, path: str) -> Any:
-    """What stands in a pytree at a path such as "['inputs'][0].mask"; "" is the whole."""
-
-    def follow(node: ast.expr) -> Any:
-        if isinstance(node, ast.Subscript):
-            return follow(node.value)[ast.literal_eval(node.slice)]
-        if isinstance(node, ast.Attribute):
-            return getattr(follow(node.value), node.attr)
-        if isinstance(node, ast.Name):
-            return batch
-        raise KeyError(path)
-
-    return follow(ast.parse(f"batch{path}", mode="eval").body)

@@ -1,0 +1,222 @@
+"""What graph and plan text says, as plain values: inputs, operations, outputs, statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+from magis.errors import PlanError
+
+ITEM_SIZES = {
+    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8e4m3fn": 1, "f8e5m2": 1, "c64": 8, "c128": 16,
+    "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1,
+}  # fmt: skip
+
+VIEW_OPERATORS = {
+    "aten." + name
+    for name in (
+        "view", "expand", "permute", "unsqueeze", "squeeze.dim", "squeeze.dims", "slice.Tensor",
+        "select.int", "as_strided", "diagonal", "unfold", "view.dtype", "view_as_real",
+        "view_as_complex",
+    )
+}  # fmt: skip
+
+INPUT_KINDS = ("param", "buffer", "batch", "const", "state", "grad", "scalar")
+OUTPUT_KINDS = ("loss", "aux", "grad", "buffer", "param", "state")
+
+
+class Ref(NamedTuple):
+    """%name in an argument."""
+
+    name: str
+
+
+class Symbol(NamedTuple):
+    """torch.<word>"""
+
+    word: str
+
+
+class DeviceWord(NamedTuple):
+    """device("<name>")"""
+
+    name: str
+
+
+Arg: TypeAlias = "Ref | Symbol | DeviceWord | bool | int | float | str | list[Arg] | None"
+
+
+class Copy(NamedTuple):
+    """One incarnation of a tensor: 0 is the original, %a.1 is ("a", 1)."""
+
+    tensor: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"%{self.tensor}" + (f".{self.number}" if self.number else "")
+
+
+@dataclass(frozen=True)
+class Type:
+    """Strides and offset in elements; `storage` is the bytes of the storage behind it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    storage: int
+
+    @staticmethod
+    def minimal_storage(
+        dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> int:
+        """Bytes of the smallest storage that holds such a tensor; 0 if it has no elements."""
+        if 0 in shape:
+            return 0
+        last = offset + sum((d - 1) * s for d, s in zip(shape, strides, strict=True))
+        return (last + 1) * ITEM_SIZES[dtype]
+
+    def __str__(self) -> str:
+        text = f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        if self.strides != contiguous_strides(self.shape):
+            text += "{" + ",".join(map(str, self.strides)) + "}"
+        text += f"+{self.offset}" if self.offset else ""
+        minimal = Type.minimal_storage(self.dtype, self.shape, self.strides, self.offset)
+        return text + (f"/{self.storage}" if self.storage != minimal else "")
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements, a length of 0 counted as 1."""
+    strides, step = [], 1
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True)
+class Input:
+    kind: str
+    name: str
+    path: str
+    type: Type | None  # None for scalars
+    line: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A statement of the graph: an operator's call or a view."""
+
+    operator: str
+    results: tuple[str, ...]
+    types: tuple[Type | None, ...]  # None: undefined
+    args: list[Arg]
+    kwargs: dict[str, Arg]
+    line: int
+    site: int | None = None
+    backward: bool = False
+    scratch: int = 0
+
+    @property
+    def is_view(self) -> bool:
+        return self.operator in VIEW_OPERATORS
+
+    def reads(self) -> list[str]:
+        """Names of the values it takes, in argument order, each once."""
+        found: dict[str, None] = {}
+
+        def visit(arg: Arg) -> None:
+            if isinstance(arg, Ref):
+                found[arg.name] = None
+            elif isinstance(arg, list):
+                for item in arg:
+                    visit(item)
+
+        for arg in [*self.args, *self.kwargs.values()]:
+            visit(arg)
+        return list(found)
+
+
+@dataclass(frozen=True)
+class Output:
+    kind: str
+    path: str
+    name: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """`run %a as .1 reading %b.1 over %c`"""
+
+    operation: str  # name of the operator's first result
+    line: int
+    copy: int = 0
+    reading: tuple[Copy, ...] = ()
+    over: Copy | None = None
+
+    def __str__(self) -> str:
+        text = f"run %{self.operation}" + (f" as .{self.copy}" if self.copy else "")
+        text += f" reading {', '.join(map(str, self.reading))}" if self.reading else ""
+        return text + (f" over {self.over}" if self.over else "")
+
+
+@dataclass(frozen=True)
+class Free:
+    """`free %a, %b.1`"""
+
+    copies: tuple[Copy, ...]
+    line: int
+
+    def __str__(self) -> str:
+        return f"free {', '.join(map(str, self.copies))}"
+
+
+@dataclass
+class Document:
+    """A graph, and the program if the text is a plan's."""
+
+    device: str = "cpu"
+    meta: dict[str, str] = field(default_factory=dict)
+    sites: dict[int, tuple[str, str]] = field(default_factory=dict)
+    inputs: list[Input] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)  # views among them
+    outputs: list[Output] = field(default_factory=list)
+    program: list[Run | Free] | None = None
+
+    @cached_property
+    def operators(self) -> dict[str, Operation]:
+        """Operators without views, by first result, in program order."""
+        return {op.results[0]: op for op in self.operations if not op.is_view}
+
+    @cached_property
+    def views(self) -> dict[str, Operation]:
+        return {op.results[0]: op for op in self.operations if op.is_view}
+
+    @cached_property
+    def types(self) -> dict[str, Type | None]:
+        """Every value's type; None for scalars and undefined results."""
+        types = {value.name: value.type for value in self.inputs}
+        for op in self.operations:
+            types.update(zip(op.results, op.types, strict=True))
+        return types
+
+    def owner(self, name: str) -> str:
+        """The value whose storage `name` reads: itself, or what it is a view of."""
+        while name in self.views:
+            name = base_of(self.views[name])
+        return name
+
+    def read_tensors(self, op: Operation) -> list[str]:
+        """Owners of what `op` reads, each once; scalars and undefined values left out."""
+        owners = dict.fromkeys(self.owner(name) for name in op.reads())
+        return [name for name in owners if self.types[name] is not None]
+
+
+def base_of(view: Operation) -> str:
+    """What a view is a view of: its first argument."""
+    base = view.args[0] if view.args else None
+    if not isinstance(base, Ref):
+        raise PlanError(f"line {view.line}: the view %{view.results[0]} has no base")
+    return base.name

@@ -1,0 +1,83 @@
+"""Re-runs a text's operators on fake tensors and compares what comes out with what is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from magis.errors import PlanError
+from magis.verify.document import Copy, Input, Operation, Type, base_of
+from magis.verify.evaluator import Machine, Value, statements
+from magis.verify.tensors import DTYPES, describe
+from magis.verify.text import parse
+
+
+def check_types(text: str) -> None:
+    """Runs the graph (or the program, copies included) under FakeTensorMode: no memory, no
+    arithmetic.
+
+    Raises PlanError naming the statement if a result's shape, strides, offset, dtype or storage
+    bytes differ from what is recorded, a view does not share its base's storage, or an operator's
+    result shares anybody's.
+    """
+    document = parse(text)
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        machine = _TypeMachine(document)
+        machine.load({})
+        for operation, run, freed in statements(document):
+            if operation is not None:
+                machine.run(operation, run)
+            for copy in freed:
+                machine.free(copy)
+        for output in document.outputs:
+            machine.output(output.name, output.line)
+
+
+class _TypeMachine(Machine):
+    """An evaluator of types alone."""
+
+    def load(self, inputs: Mapping[str, Value]) -> None:
+        for declared in self.document.inputs:
+            self.live[Copy(declared.name)] = _fake(declared, self.document.device)
+
+    def check_results(
+        self, operation: Operation, args: list[Any], results: list[Value], where: str
+    ) -> None:
+        for name, value, recorded in zip(operation.results, results, operation.types, strict=True):
+            if not isinstance(value, Tensor) or recorded is None:
+                continue
+            actual = describe(value)
+            if not _same(actual, recorded):
+                raise PlanError(
+                    f"{where}: %{name} is recorded as {recorded}, the operator gives {actual}"
+                )
+            storage = value.untyped_storage()
+            if operation.is_view:
+                if storage is not args[0].untyped_storage():
+                    raise PlanError(
+                        f"{where}: %{name} does not share storage with %{base_of(operation)}"
+                    )
+                continue
+            for copy, other in self.live.items():
+                if isinstance(other, Tensor) and other.untyped_storage() is storage:
+                    raise PlanError(f"{where}: %{name} shares storage with {copy}")
+
+
+def _same(actual: Type, recorded: Type) -> bool:
+    """Equal, but for the strides of what has no elements."""
+    if 0 in recorded.shape:
+        return (actual.dtype, actual.shape) == (recorded.dtype, recorded.shape)
+    return actual == recorded
+
+
+def _fake(declared: Input, device: str) -> Value:
+    recorded = declared.type
+    if recorded is None:
+        return 1.0
+    dtype = DTYPES[recorded.dtype]
+    whole = torch.empty(recorded.storage // dtype.itemsize, dtype=dtype, device=device)
+    return whole.as_strided(recorded.shape, recorded.strides, recorded.offset)

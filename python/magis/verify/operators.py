@@ -1,0 +1,125 @@
+"""What PyTorch says about an operator: whether it draws random numbers, writes to operands, works
+in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from magis.errors import PlanError
+from magis.verify.document import Document, Operation, Ref
+from magis.verify.evaluator import find_operator
+
+# Kernels that read all they need of a row before they write it: in place over these arguments they
+# give the same bits (tests/python/truth/test_in_place.py), though PyTorch does not call them
+# pointwise.
+_ROW_BY_ROW: dict[str, tuple[int, ...]] = {
+    "aten._softmax": (0,),
+    "aten._log_softmax": (0,),
+    "aten._softmax_backward_data": (0, 1),
+    "aten._log_softmax_backward_data": (0, 1),
+}
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What an operator does beside computing its results."""
+
+    random: bool = False  # draws from the generator
+    writes: tuple[int, ...] = ()  # positions of the arguments that it writes to
+    known: bool = True  # False: not PyTorch's own, may do anything
+
+    @property
+    def pure(self) -> bool:
+        """May run again, and in any order."""
+        return self.known and not self.random and not self.writes
+
+    @property
+    def keeps_order(self) -> bool:
+        return self.random or not self.known
+
+    @property
+    def reason(self) -> str:
+        """Why it is not pure, to follow "it"."""
+        if self.random:
+            return "draws random numbers"
+        return "writes to an operand" if self.writes else "is not an operator of PyTorch"
+
+
+def effects(operation: Operation) -> Effects:
+    """From the operator's schema and tags. Raises PlanError if there is no such operator."""
+    if operation.operator == "magis.bernoulli":
+        return Effects(random=True)
+    overload = find_operator(operation.operator)
+    arguments = overload._schema.arguments  # type: ignore[attr-defined]
+    writes = [
+        position
+        for position, argument in enumerate(arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    known = operation.operator.split(".")[0] in ("aten", "prims")
+    return Effects(_is_random(operation, overload, arguments), tuple(writes), known)
+
+
+def _is_random(operation: Operation, overload: object, arguments: list[torch.Argument]) -> bool:
+    if torch.Tag.nondeterministic_seeded not in overload.tags:  # type: ignore[attr-defined]
+        return False
+    for position, argument in enumerate(arguments):  # attention without dropout draws nothing
+        if argument.name == "dropout_p":
+            given = operation.kwargs.get("dropout_p", argument.default_value)
+            given = operation.args[position] if position < len(operation.args) else given
+            return given != 0
+    return True
+
+
+def runs_over(document: Document, operation: Operation, tensor: str) -> str:
+    """Why the operator cannot put its first result over `tensor`, one that it reads; "" if it
+    can."""
+    readers = [name for name in operation.reads() if document.owner(name) == tensor]
+    positions = [
+        p for p, arg in enumerate(operation.args) if isinstance(arg, Ref) and arg.name in readers
+    ]
+    result = operation.types[0]
+    if result is None:
+        return "its first result is undefined"
+    if len(readers) != 1 or not positions:
+        return f"it reads %{tensor} in more than one layout, or inside a list"
+    operand, owner = document.types[readers[0]], document.types[tensor]
+    if operand != result or owner is None or owner.storage != result.storage:
+        return f"%{readers[0]} is {operand}, the result is {result}"
+    if not _covers(result.shape, result.strides):
+        return f"%{readers[0]} does not cover its storage"
+    if _is_pointwise(operation.operator):
+        return ""
+    if len(positions) != 1:
+        return f"{operation.operator} is not pointwise and reads %{tensor} twice"
+    if positions[0] in _ROW_BY_ROW.get(operation.operator, ()) or (
+        positions[0] == 0 and _has_in_place_form(operation.operator)
+    ):
+        return ""
+    return f"{operation.operator} has no form that works over argument {positions[0]}"
+
+
+def _covers(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Each element has its own address, without holes between them."""
+    step = 1
+    for stride, length in sorted(zip(strides, shape, strict=True)):
+        if length != 1:
+            if stride != step:
+                return False
+            step *= length
+    return True
+
+
+def _is_pointwise(name: str) -> bool:
+    return torch.Tag.pointwise in find_operator(name).tags  # type: ignore[attr-defined]
+
+
+def _has_in_place_form(name: str) -> bool:
+    namespace, operator, *overload = name.split(".")
+    try:
+        find_operator(".".join([namespace, operator + "_", *overload]))
+    except PlanError:
+        return False
+    return True
