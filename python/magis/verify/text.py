@@ -212,10 +212,12 @@ def _declaration(line: _Line, document: Document, defined: set[str]) -> None:
     if word == "device":
         document.device = line.take("word")
     elif word == "meta":
-        document.meta[line.take("word")] = line.string()
+        key = line.take("word")
+        document.meta[key] = line.string()
     elif word == "site":
         line.expect("@")
-        document.sites[line.integer()] = (line.string(), line.string())
+        number = line.integer()
+        document.sites[number] = (line.string(), line.string())
     elif word in INPUT_KINDS:
         name, path = define(line.name()), line.string()
         type_ = line.type() if line.accept(":") else None
@@ -241,10 +243,8 @@ def _operation(line: _Line) -> Operation:
     kwargs: dict[str, Arg] = {}
     line.expect("(")
     while not line.accept(")"):
-        if line.done:
-            raise line.error("the argument list does not end")
         following = line.tokens[line.at + 1][1] if line.at + 1 < len(line.tokens) else ""
-        if line.tokens[line.at][0] == "word" and following == "=":
+        if following == "=":
             keyword = line.take("word")
             line.expect("=")
             kwargs[keyword] = line.argument()
