@@ -1,0 +1,84 @@
+"""What may be written as a limit, and what it comes to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from magis.errors import LimitError
+from magis.limits import LatencyLimit, MemoryLimit, parse_limit
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (8589934592, 8589934592),
+        (np.int64(4096), 4096),
+        ("8GiB", 8 << 30),
+        ("8 GiB", 8 << 30),
+        ("8 GB", 8_000_000_000),
+        ("512MB", 512_000_000),
+        ("1.5 kib", 1536),
+        (" 3 tb ", 3_000_000_000_000),
+        ("4096", 4096),
+        ("4096 B", 4096),
+        ("0.1GB", 100_000_000),
+        ("1.1 TB", 1_100_000_000_000),
+    ],
+)
+def test_absolute_memory_limits_do_not_depend_on_the_baseline(text, expected):
+    assert MemoryLimit.parse(text).resolve(baseline_peak_bytes=7) == expected
+
+
+@pytest.mark.parametrize("ratio", [0.4, "40%", "40 %", "40.0%", np.float32(0.4)])
+def test_memory_ratios_are_of_the_baselines_peak(ratio):
+    assert MemoryLimit.parse(ratio).resolve(baseline_peak_bytes=1001) == 400
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["8 GB ish", "lots", "", "GB", "8 Gb/s", "-8GB", "1e9", "40%%", 1.5, 8e9, float("nan"), True]
+    + [None, [8], "8.5", "8.5 B", "150%", "0%", 0.0, -0.1],
+)
+def test_what_is_no_memory_limit_is_refused_with_the_accepted_forms(value):
+    with pytest.raises(LimitError, match=r'"8GiB".*"40%"'):
+        MemoryLimit.parse(value)
+
+
+@pytest.mark.parametrize("value", [0, -1, "0", "0GB"])
+def test_a_memory_limit_of_nothing_is_refused(value):
+    with pytest.raises(LimitError, match="must be positive"):
+        MemoryLimit.parse(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(1.1, 1.1), (1, 1.0), ("10%", 1.1), ("0 %", 1.0), (2, 2.0)]
+)
+def test_latency_limits_are_multiples_of_the_baselines_time(value, expected):
+    assert LatencyLimit.parse(value).resolve(baseline_seconds=10.0) == pytest.approx(10 * expected)
+
+
+@pytest.mark.parametrize(
+    "value", [0.9, 0, -1, "fast", "1.1", "10", float("inf"), float("nan"), True, None]
+)
+def test_what_is_no_latency_limit_is_refused_with_the_accepted_forms(value):
+    with pytest.raises(LimitError, match=r'1\.1.*"10%"'):
+        LatencyLimit.parse(value)
+
+
+def test_only_one_limit_may_be_given():
+    with pytest.raises(LimitError, match="both a memory limit and a latency limit"):
+        parse_limit(memory_limit="8GiB", latency_limit=1.1)
+
+
+def test_without_a_limit_the_step_may_not_get_slower_and_says_so():
+    limit = parse_limit()
+    assert isinstance(limit, LatencyLimit)
+    assert limit.resolve(3.0) == 3.0
+    assert str(limit) == "none given: the least memory at no more time than the baseline"
+
+
+def test_limits_read_as_what_they_mean():
+    assert str(parse_limit(memory_limit="8KiB")) == "memory at most 8,192 bytes"
+    assert str(parse_limit(memory_limit=0.4)) == "memory at most 40 % of the baseline's peak"
+    assert str(parse_limit(latency_limit="10%")) == "time at most 1.1 times the baseline's"
