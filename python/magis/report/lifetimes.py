@@ -39,7 +39,7 @@ def output_tensors(graph: _core.Graph) -> dict[str, str]:
 
 
 def last_readers(plan: _core.Plan) -> dict[str, str]:
-    """For each tensor or copy that dies ("mm_3", "mm_3.1"): its last reader, by its first result."""
+    """Tensor or copy that dies ("mm_3", "mm_3.1") -> its last reader, by its first result."""
     readers: dict[str, str] = {}
     running = ""
     for line in _program(plan):

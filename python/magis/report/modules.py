@@ -9,7 +9,7 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
 
 def without_layer_number(module: str) -> str:
-    """`encoder.layer.3.mlp` as `encoder.layer.*.mlp`: one name for the same place in every layer."""
+    """`encoder.layer.3.mlp` as `encoder.layer.*.mlp`: one name for one place in every layer."""
     return _NUMBER.sub("*", module)
 
 

@@ -16,7 +16,7 @@ _MOST_BIGGEST = 10
 
 
 def memory_view(report: MemoryReport) -> RenderableType:
-    """The whole report: headline, peak, breakdowns, biggest tensors, and what magis does not know."""
+    """The whole report: peak, breakdowns, biggest tensors, and what magis does not know."""
     parts: list[RenderableType] = [_summary(report)]
     if report.persistent:
         parts += _section("Persistent, by kind", _shares(report.persistent, report.peak_bytes))

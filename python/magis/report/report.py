@@ -116,6 +116,8 @@ class Report:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Report:
         """The inverse of `to_json`; raises KeyError naming a field that is missing."""
+        if not isinstance(data, dict):
+            raise KeyError(fields(cls)[0].name)
         return cls(**{entry.name: data[entry.name] for entry in fields(cls)})
 
     @property
@@ -199,8 +201,8 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
         ("limit", f"{report.limit}: {'met' if report.met else 'not met'}"),
         (
             "promised",
-            f"{bytes_text(report.promised_peak_bytes)} = {bytes_text(report.persistent_bytes)} persistent"
-            f" + {bytes_text(report.transient_peak_bytes)} in the step",
+            f"{bytes_text(report.promised_peak_bytes)} = {bytes_text(report.persistent_bytes)}"
+            f" persistent + {bytes_text(report.transient_peak_bytes)} in the step",
         ),
         ("before", f"{bytes_text(report.baseline_peak_bytes)} ({report.baseline_source})"),
         (

@@ -1,0 +1,156 @@
+"""The report on a plan: what it says, and that it says the bad news first."""
+
+import json
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from magis.report import Report
+
+MIB = 2**20
+
+GOOD = Report(
+    promised_peak_bytes=45 * MIB,
+    transient_peak_bytes=25 * MIB,
+    persistent_bytes=20 * MIB,
+    baseline_peak_bytes=118 * MIB,
+    baseline_source="captured graph in program order",
+    seconds=0.120,
+    baseline_seconds=0.110,
+    lower_bound_bytes=30 * MIB,
+    lower_bound_reason="the working set of aten.mm (%mm_3) in decoder, model.py:7",
+    limit="memory at most 40 % of the baseline's peak",
+    met=True,
+    stop_reason="time_budget",
+    states_scored=12345,
+    states_evaluated=678,
+    wall_seconds=10.02,
+    cpu_seconds=9.9,
+    recomputed=3,
+    replayed="bitwise equal to eager",
+    device="cpu",
+    edits=[
+        {"kind": "reorder", "moved": 1, "operators": 700},
+        *(
+            {
+                "kind": "recompute",
+                "operator": "aten.gelu",
+                "tensor": f"gelu_{layer}",
+                "module": f"encoder.layer.{layer}.mlp",
+                "source": "model.py:3",
+                "times": 1,
+                "bytes": 2 * MIB,
+                "seconds": 0.001,
+            }
+            for layer in range(2)
+        ),
+        {
+            "kind": "recompute",
+            "operator": "aten.mul.Tensor",
+            "tensor": "mul",
+            "module": "",
+            "source": "",
+            "times": 2,
+            "bytes": 1024,
+            "seconds": 0.0005,
+        },
+    ],
+)
+
+
+def test_everything_it_says() -> None:
+    assert str(GOOD) == (
+        """\
+Peak memory 118.00 MiB -> 45.00 MiB (38.1 % of before), time +9.1 %
+
+  limit        memory at most 40 % of the baseline's peak: met
+  promised     45.00 MiB = 20.00 MiB persistent + 25.00 MiB in the step
+  before       118.00 MiB (captured graph in program order)
+  time         120 ms, before 110 ms (profile cpu)
+  lower bound  30.00 MiB; the plan is 15.00 MiB above it
+               the working set of aten.mm (%mm_3) in decoder, model.py:7
+  search       12,345 states scored, 678 evaluated in 10.0 s; the time budget was used up
+  replay       bitwise equal to eager
+
+What was done
+  order changed: 1 operator of 700 moved
+  recomputed: 3 operators, 2.50 ms a step
+  2 x  aten.gelu        4.00 MiB  2.00 ms  encoder.layer.*.mlp
+  2 x  aten.mul.Tensor  1.00 KiB   500 us  (outside any module)"""
+    )
+
+
+def test_on_a_wide_terminal_it_says_the_same() -> None:
+    console = Console(file=StringIO(), width=120, markup=False, emoji=False, highlight=False)
+    console.print(GOOD)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert [line.rstrip() for line in printed.splitlines()] == str(GOOD).splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_on_a_narrow_terminal_nothing_is_lost(width: int) -> None:
+    console = Console(file=StringIO(), width=width, markup=False, emoji=False, highlight=False)
+    console.print(GOOD)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, printed.splitlines())) <= width
+    assert "".join(printed.split()) == "".join(str(GOOD).split())
+
+
+@pytest.mark.parametrize(
+    ("change", "first_line"),
+    [
+        (
+            {"promised_peak_bytes": 118 * MIB},
+            "NOTHING WAS GAINED: the peak stays 118.00 MiB. "
+            "The search ended because the time budget was used up.",
+        ),
+        (
+            {"promised_peak_bytes": 118 * MIB, "stop_reason": "converged"},
+            "NOTHING WAS GAINED: the peak stays 118.00 MiB; the limit holds without any change.",
+        ),
+        (
+            {"promised_peak_bytes": 118 * MIB, "stop_reason": "converged", "met": False},
+            "NOTHING WAS GAINED: the peak stays 118.00 MiB; "
+            "no order and no recomputation lowers it within the limit.",
+        ),
+        (
+            {"promised_peak_bytes": 118 * MIB, "lower_bound_bytes": 118 * MIB},
+            "NOTHING WAS GAINED: the peak stays 118.00 MiB, which is the lower bound already.",
+        ),
+        (
+            {"promised_peak_bytes": 119 * MIB, "baseline_source": "eager, measured"},
+            "NOTHING WAS GAINED: the peak is 119.00 MiB, more than 118.00 MiB before.",
+        ),
+    ],
+)
+def test_nothing_gained_comes_first(change: dict[str, object], first_line: str) -> None:
+    report = replace(GOOD, **change)  # type: ignore[arg-type]
+    assert str(report).splitlines()[0] == first_line
+    assert not report.gained
+
+
+def test_a_limit_that_was_not_met_comes_right_after_the_headline() -> None:
+    lines = str(replace(GOOD, met=False)).splitlines()
+    assert lines[1] == (
+        "LIMIT NOT MET: memory at most 40 % of the baseline's peak. This is the best plan found."
+    )
+    assert lines[3].endswith(": not met")
+
+
+def test_a_plan_at_the_floor_says_so() -> None:
+    text = str(replace(GOOD, lower_bound_bytes=45 * MIB))
+    assert "lower bound  45.00 MiB; the plan reaches it" in text
+
+
+def test_json_keeps_every_field() -> None:
+    data = json.loads(json.dumps(GOOD.to_json()))
+    assert Report.from_json(data) == GOOD
+
+
+def test_json_without_a_field_names_it() -> None:
+    data = GOOD.to_json()
+    del data["seconds"]
+    with pytest.raises(KeyError, match="seconds"):
+        Report.from_json(data)
