@@ -1,0 +1,210 @@
+"""Every private PyTorch interface that magis uses, each with what it relies on.
+
+Nothing else in the package touches a private name of PyTorch. tests/python/test_torch_internals.py
+holds one test per promise below, so that an upgrade which breaks one says which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.utils._pytree as pytree
+import torch.utils.checkpoint
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = [
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorMode",
+    "FunctionalTensor",
+    "FunctionalTensorMode",
+    "RuntimeScalars",
+    "TorchDispatchMode",
+    "current_autograd_node",
+    "fake_like",
+    "forward_sequence_number",
+    "has_data_mutation",
+    "node_sequence_number",
+    "plain_checkpoint",
+    "pretend_compiling",
+    "pytree",
+    "to_functional",
+    "trace",
+    "traced_graph",
+    "unwrap_functional",
+]
+
+# torch.utils._pytree: tree_flatten_with_path visits dicts in insertion order, and keystr spells a
+# path "['x'][0]".
+
+
+def fake_like(mode: FakeTensorMode, tensor: torch.Tensor, device: torch.device) -> FakeTensor:
+    """A fake tensor of `tensor`'s dtype, shape and strides on `device`, at offset 0 of a storage of
+    its own.
+
+    Relies on: FakeTensor(mode, meta tensor, device) makes a fake on any device, CUDA included, on a
+    machine without one, and takes no real memory.
+    """
+    with torch.no_grad():
+        meta = torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=torch.device("meta")
+        )
+    return FakeTensor(mode, meta, device)
+
+
+def trace(function: Callable[..., Any], *args: Any) -> torch.fx.GraphModule:
+    """The operators that `function(*args)` runs on fake tensors, as an fx graph.
+
+    Relies on: with tracing_mode "real" fakes are used as they come; each node of a tensor carries
+    meta["val"], a fake whose untyped storage says what it aliases; real tensors met on the way
+    become get_attr nodes; random operators are kept though nothing reads them.
+    """
+    tracer = make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)
+    return tracer(*args)
+
+
+def traced_graph() -> torch.fx.Graph:
+    """The graph being recorded. Relies on: the proxy mode can be asked for from within a dispatch
+    mode above it.
+    """
+    mode = get_proxy_mode()
+    assert mode is not None, "no trace is in progress"
+    graph: torch.fx.Graph = mode.tracer.graph
+    return graph
+
+
+def to_functional(tensor: torch.Tensor) -> torch.Tensor:
+    """Wraps a tensor for FunctionalTensorMode. Relies on: in-place operators on the wrapper then
+    trace as pure ones.
+    """
+    wrapped: torch.Tensor = FunctionalTensor.to_functional(tensor)
+    return wrapped
+
+
+def unwrap_functional(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that a functional wrapper stands for now, pending in-place operators applied."""
+    if not isinstance(tensor, FunctionalTensor):
+        return tensor
+    torch._sync(tensor)
+    plain: torch.Tensor = torch._from_functional_tensor(tensor.elem)
+    return plain
+
+
+def has_data_mutation(tensor: torch.Tensor) -> bool:
+    """Whether something wrote to the wrapper in place since it was made."""
+    return isinstance(tensor, FunctionalTensor) and torch._functionalize_has_data_mutation(
+        tensor.elem
+    )
+
+
+def forward_sequence_number() -> int:
+    """Sequence number of the autograd node made last on this thread, -1 before the first.
+
+    Relies on: a differentiable operator's node exists, and has its number, before the operator
+    reaches dispatch modes.
+    """
+    number: int = torch._C._autograd._get_sequence_nr()
+    return number - 1
+
+
+def current_autograd_node() -> Any | None:
+    """The autograd node whose backward runs on this thread, if any."""
+    return torch._C._current_autograd_node()
+
+
+def node_sequence_number(node: Any) -> int:
+    """The number that `forward_sequence_number` gave when the node was made."""
+    number: int = node._sequence_nr()
+    return number
+
+
+class RuntimeScalars:
+    """Python floats whose value is not known while tracing.
+
+    Relies on: SymFloats of a ShapeEnv pass through make_fx as placeholders, arithmetic on them is
+    recorded as calls of `operator` and `torch.sym_*`, and whatever needs their value leaves a guard
+    or a replacement in the ShapeEnv.
+    """
+
+    def __init__(self) -> None:
+        self._env = ShapeEnv()
+        self._count = 0
+
+    def make(self, hint: float) -> torch.SymFloat:
+        from torch._dynamo.source import ConstantSource  # takes seconds to import, seldom needed
+
+        source = ConstantSource(f"scalar_{self._count}")
+        self._count += 1
+        symbol = self._env.create_unspecified_symbol(hint, source=source)
+        return self._env.create_symfloatnode(symbol, hint=hint, source=source)
+
+    def fixed(self) -> list[str]:
+        """What the trace assumed about the values, as conditions; inequalities that PyTorch itself
+        asks for are left out.
+
+        PyTorch asks "is this factor 1?" to skip a multiplication: the graph of the other case
+        computes the same bits.
+        """
+        conditions = [
+            str(guard.expr)
+            for guard in self._env.guards
+            if not (type(guard.expr).__name__ == "Unequality" and _asked_by_torch(guard))
+        ]
+        return conditions + [f"{k} = {v}" for k, v in self._env.replacements.items()]
+
+
+def _asked_by_torch(guard: Any) -> bool:
+    frame = guard.sloc.framework_loc
+    return frame is not None and "torch" in str(getattr(frame, "filename", frame))
+
+
+@contextlib.contextmanager
+def pretend_compiling() -> Iterator[None]:
+    """torch.compiler.is_compiling() is true inside.
+
+    Relies on: the flag torch.compiler._is_compiling_flag, which is what torch.export sets.
+    """
+    with mock.patch.object(torch.compiler, "_is_compiling_flag", True):
+        yield
+
+
+class _PlainCheckpointFunction:
+    @staticmethod
+    def apply(function: Callable[..., Any], _preserve_rng_state: bool, *args: Any) -> Any:
+        return function(*args)
+
+
+def _plain_checkpoint_generator(*_args: Any, **_kwargs: Any) -> Generator[None, None, None]:
+    yield
+    yield
+
+
+@contextlib.contextmanager
+def plain_checkpoint() -> Iterator[None]:
+    """torch.utils.checkpoint.checkpoint, under whatever name it was imported, just calls the
+    function inside.
+
+    Relies on: both its implementations are looked up in its module when it is called.
+    """
+    module = torch.utils.checkpoint
+    with (
+        mock.patch.object(module, "CheckpointFunction", _PlainCheckpointFunction),
+        mock.patch.object(
+            module, "_checkpoint_without_reentrant_generator", _plain_checkpoint_generator
+        ),
+    ):
+        yield

@@ -1,0 +1,121 @@
+"""Refuses, before anything runs, what cannot be captured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from magis.capture.batch import classify_leaf, flatten_batch
+from magis.errors import CaptureError
+
+_DISTRIBUTED = {
+    "DistributedDataParallel",
+    "DataParallel",
+    "FullyShardedDataParallel",
+    "FSDPModule",
+}
+_DEVICES = ("cpu", "cuda")
+
+
+def check_model(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise CaptureError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
+    for path, module in model.named_modules():
+        where = f"module {path!r}" if path else "the model"
+        wrappers = _DISTRIBUTED & {base.__name__ for base in type(module).__mro__}
+        if wrappers:
+            raise CaptureError(
+                f"{where} is wrapped in {wrappers.pop()}. Distributed training is to come; until"
+                " then pass the wrapped module itself (model.module)."
+            )
+        if type(module).__name__ == "OptimizedModule":
+            raise CaptureError(
+                f"{where} was made by torch.compile; pass the original module (model._orig_mod)"
+            )
+        if isinstance(module, torch.jit.ScriptModule):
+            raise CaptureError(f"{where} is a TorchScript module; pass the original nn.Module")
+    for path, parameter in model.named_parameters():
+        _check_tensor(f"parameter {path}", parameter, nn.Parameter)
+    for path, buffer in model.named_buffers():
+        _check_tensor(f"buffer {path}", buffer, torch.Tensor)
+        if buffer.requires_grad:
+            raise CaptureError(f"buffer {path} requires a gradient; make it a parameter")
+
+
+def _check_tensor(what: str, tensor: torch.Tensor, expected: type) -> None:
+    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+        raise CaptureError(f"{what} has no shape yet; run the model once before capturing it")
+    if tensor.layout is not torch.strided:
+        raise CaptureError(f"{what} is {tensor.layout}; only dense tensors can be captured")
+    if tensor.is_quantized:
+        raise CaptureError(f"{what} is quantized ({tensor.dtype}), which cannot be captured")
+    # Subclasses that hook into dispatch (DTensor, torchao's weights) hide what they hold; others
+    # are plain tensors.
+    if type(tensor) is not expected and hasattr(type(tensor), "__tensor_flatten__"):
+        raise CaptureError(
+            f"{what} is a {type(tensor).__name__}; tensor subclasses cannot be captured"
+        )
+
+
+def resolve_device(model: nn.Module, batch: Any, asked: str | None) -> torch.device:
+    """The device that the step is captured for: the one asked for, else the one that everything is
+    on.
+
+    Weights on the meta device count as being on the CPU.
+    """
+    if asked is not None:
+        try:
+            device = torch.device(asked)
+        except (RuntimeError, TypeError) as error:
+            raise CaptureError(_unknown_device(asked)) from error
+        if device.type not in _DEVICES:
+            raise CaptureError(_unknown_device(asked))
+        return _indexed(device)
+    first: dict[torch.device, str] = {}
+    for what, tensor in _tensors(model, batch):
+        device = torch.device("cpu") if tensor.is_meta else tensor.device
+        first.setdefault(device, what)
+    if len(first) > 1:
+        places = ", ".join(f"{what} is on {device}" for device, what in first.items())
+        raise CaptureError(
+            f"the step must be on one device, but {places}. Move everything there, or name the"
+            " device to plan for: device=..."
+        )
+    device = next(iter(first), torch.device("cpu"))
+    if device.type not in _DEVICES:
+        raise CaptureError(_unknown_device(str(device)))
+    return _indexed(device)
+
+
+def _indexed(device: torch.device) -> torch.device:
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+
+
+def _unknown_device(device: str) -> str:
+    return f"unknown device {device!r}; steps can be captured for {' and '.join(_DEVICES)}"
+
+
+def _tensors(model: nn.Module, batch: Any) -> list[tuple[str, torch.Tensor]]:
+    found: list[tuple[str, torch.Tensor]] = [
+        (f"parameter {path}", parameter) for path, parameter in model.named_parameters()
+    ]
+    found += [(f"buffer {path}", buffer) for path, buffer in model.named_buffers()]
+    leaves, _ = flatten_batch(batch)
+    found += [(f"batch{path}", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return found
+
+
+def check_batch(batch: Any) -> None:
+    leaves, _ = flatten_batch(batch)
+    for path, value in leaves:
+        classify_leaf(path, value)
+        if not isinstance(value, torch.Tensor):
+            continue
+        _check_tensor(f"batch{path}", value, torch.Tensor)
+        if value.grad_fn is not None:
+            raise CaptureError(
+                f"batch{path} is the result of a differentiable computation; the step cannot reach"
+                " back through it. Pass it detached, or make that computation part of the model."
+            )

@@ -1,0 +1,58 @@
+"""Turns what goes wrong while the user's code is traced into one clear message."""
+
+from __future__ import annotations
+
+import linecache
+from types import TracebackType
+
+from magis import _torch_internals as internals
+from magis.capture.sites import ModulePaths, is_user_file, short_path
+from magis.errors import CaptureError
+
+
+def data_dependent(error: BaseException) -> bool:
+    """Whether the code asked for the data of a tensor, which does not exist while tracing."""
+    return isinstance(
+        error,
+        (internals.DataDependentOutputException, internals.DynamicOutputShapeException),
+    ) or "value out of a tracing tensor" in str(error)
+
+
+def explain(error: BaseException, paths: ModulePaths) -> CaptureError:
+    """A CaptureError that names module and source line of `error`; raise it `from error`."""
+    where = _where(error.__traceback__, paths)
+    if isinstance(error, internals.DynamicOutputShapeException):
+        return CaptureError(
+            f"{where}: the shape of a result depends on the data ({_spelling(error.func)}: boolean"
+            " indexing, nonzero, masked_select, unique ...), so that its memory cannot be planned."
+            " Keep the shape fixed, for instance with torch.where or by multiplying with the mask."
+        )
+    if data_dependent(error):
+        return CaptureError(
+            f"{where}: the code reads the value of a tensor (.item(), int(), float(), bool(), or an"
+            " `if` or `while` on it), but a captured step runs the same operators for any data. Use"
+            " torch.where, or decide outside of the step and pass the decision in the batch."
+        )
+    return CaptureError(f"{where}: {type(error).__name__}: {error}")
+
+
+def _spelling(func: object) -> str:
+    return str(func).removesuffix(".default")
+
+
+def _where(traceback: TracebackType | None, paths: ModulePaths) -> str:
+    module, line = "", ""
+    while traceback is not None:
+        frame = traceback.tb_frame
+        path = paths.get(frame.f_locals.get("self"))
+        if path is not None:
+            module = path
+        filename = frame.f_code.co_filename
+        if is_user_file(filename):
+            line = f"{short_path(filename)}:{traceback.tb_lineno}"
+            code = linecache.getline(filename, traceback.tb_lineno).strip()
+            if code:
+                line += f": `{code}`"
+        traceback = traceback.tb_next
+    place = f"module {module!r}" if module else "the step"
+    return f"{place} ({line})" if line else place

@@ -1,0 +1,207 @@
+"""Where an operator comes from: the module that ran it and the line of the user's code.
+
+The recorder is a dispatch mode above the tracer. After each operator it stamps the nodes that the
+tracer has added. A backward operator gets the site of its forward operator, found by autograd's
+sequence number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+
+from magis import _torch_internals as internals
+from magis.capture import operators
+from magis.capture.ir import Site
+from magis.errors import CaptureError
+
+_aten = torch.ops.aten
+STAMP = "magis_site"
+NOWHERE = Site("", "")
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_MAGIS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED = tuple(
+    {sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep}
+)
+
+
+class ModulePaths:
+    """The dotted path of each module of a model; a module that is registered twice keeps its first
+    path.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._paths = {id(module): path for path, module in model.named_modules()}
+
+    def get(self, module: object) -> str | None:
+        return self._paths.get(id(module))
+
+
+class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
+    """Stamps traced nodes with (site, is backward), and turns away what cannot be traced
+    faithfully.
+    """
+
+    def __init__(self, paths: ModulePaths) -> None:
+        super().__init__()
+        self.backward = False
+        self.fixed_site: Site | None = None  # overrides, for the optimizer's update
+        self._paths = paths
+        self._modules: list[str] = []
+        self._site_of: dict[
+            int, Site
+        ] = {}  # autograd sequence number -> site of the forward operator
+
+    @contextlib.contextmanager
+    def following_modules(self) -> Iterator[None]:
+        """Keeps track of the module that runs."""
+
+        def enter(module: nn.Module, _args: object) -> None:
+            inherited = self._modules[-1] if self._modules else ""
+            path = self._paths.get(module)
+            self._modules.append(inherited if path is None else path)
+
+        def leave(_module: nn.Module, _args: object, _result: object) -> None:
+            if self._modules:
+                self._modules.pop()
+
+        hooks = [
+            register_module_forward_pre_hook(enter),
+            register_module_forward_hook(leave, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        site = self._current_site()
+        _refuse_outside_tensors(func, args, kwargs, site)
+        if func is _aten.bernoulli_.float:
+            result = _bernoulli_in_memory_order(*args, **kwargs)
+        else:
+            result = func(*args, **kwargs)
+        self._stamp(site)
+        return result
+
+    def _current_site(self) -> Site:
+        if self.fixed_site is not None:
+            return self.fixed_site
+        node = internals.current_autograd_node()
+        if node is not None:
+            site = self._site_of.get(internals.node_sequence_number(node), NOWHERE)
+        elif self.backward:
+            return NOWHERE
+        else:
+            module = self._modules[-1] if self._modules else ""
+            site = Site(module, source_of(sys._getframe(2)))
+        # The first operator seen after a node was made is the one that it differentiates.
+        self._site_of.setdefault(internals.forward_sequence_number(), site)
+        return site
+
+    def _stamp(self, site: Site) -> None:
+        for node in reversed(internals.traced_graph().nodes):
+            if STAMP in node.meta or node.op == "placeholder":
+                break
+            node.meta[STAMP] = (site, self.backward)
+
+
+def source_of(frame: FrameType | None) -> str:
+    """ "file.py:12" of the innermost frame that belongs neither to PyTorch, magis nor the standard
+    library.
+    """
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+_user_files: dict[str, bool] = {}
+
+
+def is_user_file(path: str) -> bool:
+    known = _user_files.get(path)
+    if known is None:
+        installed = path.startswith(_INSTALLED)
+        known = not (
+            path.startswith((_TORCH, _MAGIS, "<frozen"))
+            or (path.startswith(_STANDARD_LIBRARY) and not installed)
+        )
+        _user_files[path] = known
+    return known
+
+
+def short_path(path: str) -> str:
+    """Relative to site-packages or the working directory; else the file's name."""
+    for root in (*_INSTALLED, os.getcwd() + os.sep):
+        if path.startswith(root):
+            return path[len(root) :]
+    return os.path.basename(path)
+
+
+def _bernoulli_in_memory_order(
+    target: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | None = None
+) -> torch.Tensor:
+    if generator is not None:
+        raise CaptureError("a mask is drawn from a generator of its own; use the default generator")
+    device = {} if target.device.type == "cpu" else {"device": target.device}
+    drawn = operators.bernoulli(
+        list(target.shape), list(target.stride()), p, dtype=target.dtype, **device
+    )
+    result: torch.Tensor = _aten.copy_.default(target, drawn)
+    return result
+
+
+def _refuse_outside_tensors(
+    func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
+) -> None:
+    """Real tensors that the step closes over become constants; some must not."""
+    for value in (*args, *kwargs.values()):
+        for tensor in value if isinstance(value, (list, tuple)) else (value,):
+            if not isinstance(tensor, torch.Tensor) or isinstance(
+                tensor, internals.FunctionalTensor
+            ):
+                continue
+            what = (
+                f"a tensor {tuple(tensor.shape)} that is neither a parameter, a buffer nor in the"
+                " batch"
+            )
+            if tensor.requires_grad:
+                raise CaptureError(
+                    f"{place(site)}: the step uses {what}, yet it requires a gradient. Make it a"
+                    " parameter of the model that you pass (wrap several modules in one)."
+                )
+            if func._schema.is_mutable and args and tensor is args[0]:
+                raise CaptureError(
+                    f"{place(site)}: the step writes in place to {what}. Register it with"
+                    " register_buffer."
+                )
+
+
+def place(site: Site) -> str:
+    """ "encoder.layer.0 (net.py:12)", for messages."""
+    module = site.module or "the step"
+    return f"{module} ({site.source})" if site.source else module

@@ -1,0 +1,104 @@
+"""capture(): one training step of an unmodified PyTorch model as graph text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from magis.capture.batch import BatchLeaf, OutLeaf, OutputScalar, TreeSpec
+from magis.capture.canonical import CanonicalPass, remove_dead_code
+from magis.capture.checks import check_batch, check_model, resolve_device
+from magis.capture.layout import add_outputs
+from magis.capture.optimizers import make_optimizer
+from magis.capture.text import DTYPE_WORDS, graph_text
+from magis.capture.trace import Settings, trace_step
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A captured step: the graph, and how Python values map to its inputs and outputs."""
+
+    text: str  # the graph, in the text language
+    device: torch.device
+    autocast: torch.dtype | None
+    batch_spec: TreeSpec  # of magis.capture.batch.normalise_batch(batch)
+    batch_leaves: tuple[BatchLeaf, ...]  # in the spec's order
+    out_spec: TreeSpec  # of what loss_fn (without one: the model) returned
+    out_leaves: tuple[
+        OutLeaf, ...
+    ]  # in the spec's order; tensors as positions in the text's outputs
+    # The model looks at data, and was traced on the branch that is right for any data: its kernels
+    # may differ from those that eager mode picks for this batch, in the last bits.
+    as_if_compiled: bool
+
+
+def capture(
+    model: nn.Module,
+    loss_fn: Callable[..., Any] | None,
+    batch: Any,
+    *,
+    device: str | None = None,
+    autocast: torch.dtype | None = None,
+    optimizer: str | None = None,
+    meta: Mapping[str, str] | None = None,
+) -> Capture:
+    """Captures loss_fn(model, *batch), or loss_fn(model, **batch) for a dict, and its gradients.
+
+    Nothing is computed and no memory of the model's size is taken: weights and batch may be on the
+    meta device. The model is left exactly as it was.
+
+    loss_fn returns a scalar tensor, or a tuple whose first item is one; the rest comes back
+    detached. With None the model alone runs, as for inference, and all that it returns comes back.
+    Floats in the batch stay variable; all other Python values, those that the code closes over
+    included, are frozen into the graph.
+
+    device: what to plan for; the device that model and batch are on if None. autocast: run forward
+    and loss under torch.autocast of this dtype; if None, as the surrounding context says.
+        Gradients are computed outside of it, as PyTorch recommends.
+    optimizer: "sgd" or "adamw" puts the update into the step, with PyTorch's default settings for
+    AdamW and a learning
+        rate of 1e-3; new parameters then come out in place of gradients.
+    meta: recorded in the text's header.
+
+    Raises CaptureError, which names the module and the source line.
+    """
+    check_model(model)
+    check_batch(batch)
+    chosen = resolve_device(model, batch, device)
+    if autocast is None and torch.is_autocast_enabled(chosen.type):
+        autocast = torch.get_autocast_dtype(chosen.type)
+    settings = Settings(chosen, autocast, make_optimizer(optimizer))
+    traced = trace_step(model, loss_fn, batch, settings)
+
+    canonical = CanonicalPass(traced, chosen)
+    returned, expressions = canonical.run()
+    builder = canonical.builder
+    add_outputs(builder, traced.outputs, returned, traced.gradient_targets)
+    remove_dead_code(builder.graph)
+    header = dict(meta or {})
+    if autocast is not None:
+        header.setdefault("autocast", DTYPE_WORDS[autocast])
+    if optimizer is not None:
+        header.setdefault("optimizer", optimizer)
+    return Capture(
+        text=graph_text(builder.graph, chosen, header),
+        device=chosen,
+        autocast=autocast,
+        batch_spec=traced.batch_spec,
+        batch_leaves=tuple(traced.batch_leaves),
+        out_spec=traced.out_spec,
+        out_leaves=_with_expressions(traced.out_leaves, expressions),
+        as_if_compiled=traced.as_if_compiled,
+    )
+
+
+def _with_expressions(leaves: list[OutLeaf], expressions: list[str]) -> tuple[OutLeaf, ...]:
+    remaining = iter(expressions)
+    return tuple(
+        OutputScalar(leaf.path, next(remaining)) if isinstance(leaf, OutputScalar) else leaf
+        for leaf in leaves
+    )

@@ -1,0 +1,394 @@
+"""Traces one training step of a model on fake tensors: forward, loss, gradients, and the
+optimizer's update if asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from magis import _torch_internals as internals
+from magis._torch_internals import pytree
+from magis.capture.batch import (
+    BatchLeaf,
+    OutLeaf,
+    OutputLeaf,
+    OutputScalar,
+    ScalarLeaf,
+    StaticLeaf,
+    TensorLeaf,
+    TreeSpec,
+    classify_leaf,
+    flatten_batch,
+    is_static,
+)
+from magis.capture.explain import data_dependent, explain
+from magis.capture.ir import InputKind, OutputKind, Site
+from magis.capture.isolate import isolated, swap_tensors
+from magis.capture.optimizers import Optimizer
+from magis.capture.sites import ModulePaths, SiteRecorder
+from magis.errors import CaptureError
+
+# No float that a program would compare with or treat apart (0, 1, 2), so that a trace does not take
+# a special case.
+_SCALAR_HINT = 0.7390851332151607
+
+
+@dataclass(frozen=True)
+class Settings:
+    device: torch.device
+    autocast: torch.dtype | None
+    optimizer: Optimizer | None
+
+
+@dataclass(frozen=True)
+class StepInput:
+    kind: InputKind
+    path: str
+    value: Any  # fake tensor, or SymFloat
+
+
+@dataclass
+class Traced:
+    """An fx graph whose placeholders match `inputs`.
+
+    It returns tensors, one for each of `outputs`, and those floats among the step's
+    results that depend on floats of the batch, one for each OutputScalar of `out_leaves`, whose
+    expressions are still to be filled in.
+    """
+
+    module: torch.fx.GraphModule
+    fake_mode: internals.FakeTensorMode
+    inputs: list[StepInput]
+    outputs: list[tuple[OutputKind, str]]
+    batch_spec: TreeSpec
+    batch_leaves: list[BatchLeaf]
+    out_spec: TreeSpec
+    out_leaves: list[OutLeaf]
+    gradient_targets: dict[str, torch.Tensor]  # path -> fake of the parameter or batch tensor
+    as_if_compiled: bool
+
+
+def trace_step(
+    model: nn.Module, loss_fn: Callable[..., Any] | None, batch: Any, settings: Settings
+) -> Traced:
+    """Raises CaptureError; the model and the process are left as they were either way.
+
+    The model's Python code first runs as in eager mode. If it looks at data (Hugging Face models
+    do, to drop a mask that masks nothing), it runs again believing that it is being compiled, which
+    makes such models take the branch that is right for any data.
+    """
+    paths = ModulePaths(model)
+    try:
+        return _Step(model, loss_fn, batch, settings, paths).trace(as_if_compiled=False)
+    except CaptureError:
+        raise
+    except Exception as error:
+        if not data_dependent(error):
+            raise explain(error, paths) from error
+        first = error
+    try:
+        return _Step(model, loss_fn, batch, settings, paths).trace(as_if_compiled=True)
+    except CaptureError:
+        raise
+    except Exception as error:
+        # Both tries fail alike where the data is needed in earnest.
+        shown = error if data_dependent(error) else first
+        raise explain(shown, paths) from shown
+
+
+@dataclass
+class _Outputs:
+    """Collects what the traced function returns, with a label for each."""
+
+    labels: list[tuple[OutputKind, str]] = field(default_factory=list)
+    tensors: list[torch.Tensor] = field(default_factory=list)
+    scalars: list[Any] = field(default_factory=list)
+
+    def add(self, kind: OutputKind, path: str, tensor: torch.Tensor) -> int:
+        self.labels.append((kind, path))
+        self.tensors.append(tensor)
+        return len(self.labels) - 1
+
+
+class _Step:
+    """One try at tracing one step."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable[..., Any] | None,
+        batch: Any,
+        settings: Settings,
+        paths: ModulePaths,
+    ) -> None:
+        self.model = model
+        self.loss_fn = loss_fn
+        self.settings = settings
+        self.fake_mode = internals.FakeTensorMode(allow_non_fake_inputs=True)
+        self.scalars = internals.RuntimeScalars()
+        self.recorder = SiteRecorder(paths)
+        self.parameters = dict(model.named_parameters())
+        self.buffers = dict(model.named_buffers())
+        leaves, self.batch_spec = flatten_batch(batch)
+        self.batch_leaves = [classify_leaf(path, value) for path, value in leaves]
+        self.inputs: list[StepInput] = []
+        self.differentiated: dict[
+            str, bool
+        ] = {}  # path of a batch tensor or parameter -> requires_grad
+        self._collect_inputs(dict(leaves))
+        self.outputs = _Outputs()
+        self.out_leaves: list[OutLeaf] = []
+        self.out_spec: TreeSpec = pytree.tree_structure(())
+
+    def _collect_inputs(self, batch: Mapping[str, Any]) -> None:
+        def fake(tensor: torch.Tensor) -> torch.Tensor:
+            return internals.fake_like(self.fake_mode, tensor, self.settings.device)
+
+        for name, parameter in self.parameters.items():
+            self.inputs.append(StepInput("param", name, fake(parameter)))
+            self.differentiated[name] = parameter.requires_grad
+        for name, buffer in self.buffers.items():
+            self.inputs.append(StepInput("buffer", name, fake(buffer)))
+        for leaf in self.batch_leaves:
+            if isinstance(leaf, TensorLeaf):
+                self.inputs.append(StepInput("batch", leaf.path, fake(batch[leaf.path])))
+                self.differentiated[leaf.path] = batch[leaf.path].requires_grad
+        if self.settings.optimizer is not None:
+            trained = {n: p for n, p in self.parameters.items() if p.requires_grad}
+            for path, tensor in self.settings.optimizer.state(trained).items():
+                self.inputs.append(StepInput("state", path, fake(tensor)))
+        for leaf in self.batch_leaves:
+            if isinstance(leaf, ScalarLeaf):
+                self.inputs.append(StepInput("scalar", leaf.path, self.scalars.make(_SCALAR_HINT)))
+
+    def trace(self, as_if_compiled: bool) -> Traced:
+        with (
+            isolated(self.model),
+            self.fake_mode,
+            internals.pretend_compiling() if as_if_compiled else contextlib.nullcontext(),
+            torch.set_grad_enabled(self.loss_fn is not None),
+        ):
+            flat = [item.value for item in self.inputs]
+            try:
+                module = internals.trace(lambda flat: self._function(flat), flat)
+            finally:
+                torch.clear_autocast_cache()  # holds casts of tensors of the trace
+        fixed = self.scalars.fixed()
+        if fixed:
+            raise CaptureError(
+                "the step's course depends on the value of a float in the batch (it assumed"
+                f" {', '.join(fixed)}). Pass it as an int or a string if it may be frozen, or use"
+                " it in arithmetic only."
+            )
+        return Traced(
+            module=module,
+            fake_mode=self.fake_mode,
+            inputs=self.inputs,
+            outputs=self.outputs.labels,
+            batch_spec=self.batch_spec,
+            batch_leaves=self.batch_leaves,
+            out_spec=self.out_spec,
+            out_leaves=self.out_leaves,
+            gradient_targets={i.path: i.value for i in self.inputs if i.kind in ("param", "batch")},
+            as_if_compiled=as_if_compiled,
+        )
+
+    # Everything below runs under the tracer.
+
+    def _function(self, flat: list[Any]) -> list[Any]:
+        with internals.FunctionalTensorMode(), self.recorder:
+            wrapped = [
+                internals.to_functional(value) if isinstance(value, torch.Tensor) else value
+                for value in flat
+            ]
+            live = {(i.kind, i.path): v for i, v in zip(self.inputs, wrapped, strict=True)}
+            if self.loss_fn is not None:
+                for (kind, path), value in live.items():
+                    if kind in ("param", "batch") and self.differentiated[path]:
+                        value.requires_grad_()
+            self._run(live)
+            self._collect_writes(live)
+            tensors = [internals.unwrap_functional(tensor) for tensor in self.outputs.tensors]
+            return [*tensors, *self.outputs.scalars]
+
+    def _run(self, live: Mapping[tuple[InputKind, str], Any]) -> None:
+        swap_tensors(
+            self.model,
+            {id(tensor): live["param", name] for name, tensor in self.parameters.items()},
+            {id(tensor): live["buffer", name] for name, tensor in self.buffers.items()},
+        )
+        loss = self._forward(live)
+        if loss is None:
+            return
+        targets = {
+            path: live[kind, path]
+            for kind, path in live
+            if kind in ("param", "batch") and self.differentiated[path]
+        }
+        self.recorder.backward = True
+        with _autocast(self.settings.device, None):
+            gradients = torch.autograd.grad(loss, list(targets.values()), allow_unused=True)
+        with torch.no_grad():
+            self._collect_gradients(dict(zip(targets, gradients, strict=True)), live)
+
+    def _forward(self, live: Mapping[tuple[InputKind, str], Any]) -> torch.Tensor | None:
+        """Runs model and loss, records what they return, and gives back the loss; None when there
+        is no loss_fn.
+        """
+        values = [
+            leaf.value
+            if isinstance(leaf, StaticLeaf)
+            else live["batch" if isinstance(leaf, TensorLeaf) else "scalar", leaf.path]
+            for leaf in self.batch_leaves
+        ]
+        batch = pytree.tree_unflatten(values, self.batch_spec)
+        args, kwargs = (batch, {}) if isinstance(batch, tuple) else ((), batch)
+        function = self.model if self.loss_fn is None else self.loss_fn
+        if self.loss_fn is not None:
+            args = (self.model, *args)
+        with (
+            self.recorder.following_modules(),
+            _autocast(self.settings.device, self.settings.autocast),
+        ):
+            result = function(*args, **kwargs)
+        loss = None
+        if self.loss_fn is not None:
+            loss = _checked_loss(result[0] if isinstance(result, tuple) and result else result)
+        self._collect_result(result, has_loss=loss is not None)
+        return loss
+
+    def _collect_result(self, result: Any, has_loss: bool) -> None:
+        leaves, self.out_spec = pytree.tree_flatten_with_path(result)
+        for position, (key_path, value) in enumerate(leaves):
+            path = pytree.keystr(key_path)
+            if isinstance(value, torch.Tensor):
+                is_loss = has_loss and position == 0
+                index = self.outputs.add(
+                    "loss" if is_loss else "aux", "" if is_loss else path, value.detach()
+                )
+                self.out_leaves.append(OutputLeaf(path, index))
+            elif isinstance(value, torch.SymFloat):
+                self.outputs.scalars.append(value)
+                self.out_leaves.append(OutputScalar(path, ""))
+            elif isinstance(value, float) or is_static(value):
+                self.out_leaves.append(StaticLeaf(path, value))
+            else:
+                raise CaptureError(
+                    f"the step returns a {type(value).__name__} (result{path or ' itself'}), which"
+                    " magis cannot hand back. Return tensors, numbers, and tuples, lists or dicts"
+                    " of them."
+                )
+
+    def _collect_gradients(
+        self,
+        gradients: Mapping[str, torch.Tensor | None],
+        live: Mapping[tuple[InputKind, str], Any],
+    ) -> None:
+        present: dict[str, torch.Tensor] = {}
+        for path, gradient in gradients.items():
+            if gradient is None:
+                continue
+            if gradient.layout is not torch.strided:
+                raise CaptureError(
+                    f"the gradient of {path} is {gradient.layout}; only dense gradients are"
+                    " supported. Build the embedding with sparse=False."
+                )
+            present[path] = gradient
+        optimizer = self.settings.optimizer
+        if optimizer is None:
+            for path, gradient in present.items():
+                self.outputs.add("grad", path, gradient.detach())
+            return
+        state = {path: value for (kind, path), value in live.items() if kind == "state"}
+        self.recorder.fixed_site = Site("", f"optimizer {optimizer.name}")
+        shared = optimizer.shared(state)
+        new_state: dict[str, torch.Tensor] = {}
+        for path, gradient in present.items():
+            if path not in self.parameters:
+                self.outputs.add("grad", path, gradient.detach())
+                continue
+            self.recorder.fixed_site = Site(path.rpartition(".")[0], f"optimizer {optimizer.name}")
+            updated, changed = optimizer.update(
+                path, live["param", path].detach(), gradient, state, shared
+            )
+            self.outputs.add("param", path, updated)
+            new_state.update(changed)
+        self.recorder.fixed_site = None
+        for path, value in new_state.items():
+            self.outputs.add("state", path, value)
+
+    def _collect_writes(self, live: Mapping[tuple[InputKind, str], Any]) -> None:
+        """Buffers (and, under no_grad, parameters) that the step wrote to or put another tensor in
+        the place of.
+        """
+        reassigned = _reassigned_buffers(self.model, self.buffers, live)
+        for (kind, path), value in live.items():
+            if kind == "buffer" and path in reassigned:
+                self.outputs.add("buffer", path, reassigned[path])
+            elif isinstance(value, torch.Tensor) and internals.has_data_mutation(value):
+                if kind == "batch":
+                    raise CaptureError(
+                        f"the step writes in place to batch{path}, which belongs to the caller;"
+                        " clone it first"
+                    )
+                self.outputs.add("buffer" if kind == "buffer" else "param", path, value.detach())
+
+
+def _reassigned_buffers(
+    model: nn.Module,
+    originals: Mapping[str, torch.Tensor],
+    live: Mapping[tuple[InputKind, str], Any],
+) -> dict[str, torch.Tensor]:
+    result = {}
+    for path, original in originals.items():
+        owner, _, name = path.rpartition(".")
+        now = model.get_submodule(owner)._buffers.get(name)
+        if now is live["buffer", path]:
+            continue
+        if now is None or now.shape != original.shape or now.dtype != original.dtype:
+            became = "nothing" if now is None else f"{now.dtype} {tuple(now.shape)}"
+            raise CaptureError(
+                f"the step replaces the buffer {path}, {original.dtype} {tuple(original.shape)}, by"
+                f" {became}; a buffer must keep its dtype and shape"
+            )
+        result[path] = now.detach()
+    return result
+
+
+def _checked_loss(loss: Any) -> torch.Tensor:
+    if not isinstance(loss, torch.Tensor):
+        raise CaptureError(
+            f"loss_fn returned a {type(loss).__name__}; it must return a scalar tensor, or a tuple"
+            " whose first item is one"
+        )
+    if loss.numel() != 1:
+        raise CaptureError(
+            f"the loss has shape {tuple(loss.shape)}; it must be a scalar: reduce it with .mean()"
+            " or .sum()"
+        )
+    if not loss.dtype.is_floating_point:
+        raise CaptureError(f"the loss is {loss.dtype}; it must be floating point")
+    if not loss.requires_grad:
+        raise CaptureError(
+            "the loss does not depend on anything that requires a gradient: are all parameters"
+            " frozen, or was it detached or computed under no_grad? For inference pass"
+            " loss_fn=None."
+        )
+    return loss
+
+
+@contextlib.contextmanager
+def _autocast(device: torch.device, dtype: torch.dtype | None) -> Iterator[None]:
+    """Autocast to `dtype`; none at all for None, whatever surrounds the capture."""
+    enabled = dtype is not None
+    if not enabled and not torch.is_autocast_enabled(device.type):
+        yield
+        return
+    with torch.autocast(device.type, dtype=dtype, enabled=enabled, cache_enabled=True):
+        yield
