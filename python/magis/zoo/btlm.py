@@ -122,14 +122,16 @@ class Btlm(nn.Module):
         self._initialize(config)
 
     def _initialize(self, config: BtlmConfig) -> None:
-        hidden = INITIAL_DEVIATION * (256 / config.width) ** 0.5  # 256: the width that was tuned
+        # muP: hidden weights shrink with the width, counted from the 256 that were tuned.
+        hidden = INITIAL_DEVIATION * (256 / config.width) ** 0.5
         for module in self.modules():
             if isinstance(module, nn.Linear) and module is not self.head:
                 nn.init.normal_(module.weight, std=hidden)
                 nn.init.zeros_(module.bias)
-        for block in self.blocks:
-            for last in (block.attention.out, block.feed_forward.shrink):
-                nn.init.normal_(last.weight, std=hidden / (2 * config.layers) ** 0.5)
+        for module in self.modules():
+            if isinstance(module, Block):
+                for last in (module.attention.out, module.feed_forward.shrink):
+                    nn.init.normal_(last.weight, std=hidden / (2 * config.layers) ** 0.5)
         nn.init.normal_(self.embed.weight, std=INITIAL_DEVIATION)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -166,7 +168,7 @@ ENTRY = ZooEntry(
     summary="BTLM-3B: GPT with ALiBi and SwiGLU, next-token loss",
     sizes={
         "tiny": Size(parameters=29_588, paper_parameters=24_512, batch=2, seq=16),
-        "small": Size(parameters=6_835_192, paper_parameters=4_715_520, batch=4, seq=128),
+        "small": Size(parameters=6_835_192, paper_parameters=4_715_520, batch=8, seq=128),
         "full": Size(parameters=2_646_255_744, paper_parameters=2_516_418_560, batch=32, seq=512),
     },
     options=("batch", "seq", "dtype", "variant", "dropout", "attention"),

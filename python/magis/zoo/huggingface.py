@@ -50,7 +50,7 @@ class Family:
     extra: dict[str, dict[str, Any]]  # a size: what else the configuration says
     always: dict[str, Any] = field(default_factory=dict)
 
-    def build_model(self, request: Request) -> tuple[nn.Module, Any]:
+    def build_model(self, request: Request) -> tuple[Any, Any]:
         """The model and its configuration."""
         package = transformers()
         shape = self.sizes[request.size]
@@ -238,7 +238,7 @@ ENTRIES = (
         "ViT-B/16, image classification",
         {
             "tiny": Size(parameters=24_234, paper_parameters=22_848, batch=2, image=32),
-            "small": Size(parameters=2_849_188, paper_parameters=2_820_864, batch=8, image=128),
+            "small": Size(parameters=2_856_100, paper_parameters=2_820_864, batch=16, image=160),
             "full": Size(parameters=86_567_656, paper_parameters=86_292_480, batch=64, image=224),
         },
         ("batch", "image", "dtype", "variant", "dropout", "attention"),
@@ -252,7 +252,7 @@ ENTRIES = (
         build_causal,
         {
             "tiny": Size(parameters=31_616, paper_parameters=24_576, batch=2, seq=16),
-            "small": Size(parameters=7_098_368, paper_parameters=4_718_592, batch=4, seq=128),
+            "small": Size(parameters=7_098_368, paper_parameters=4_718_592, batch=8, seq=128),
             "full": Size(parameters=124_439_808, paper_parameters=84_934_656, batch=8, seq=512),
         },
     ),
@@ -263,7 +263,7 @@ ENTRIES = (
         build_causal,
         {
             "tiny": Size(parameters=31_424, paper_parameters=24_576, batch=2, seq=16),
-            "small": Size(parameters=6_962_688, paper_parameters=4_718_592, batch=4, seq=128),
+            "small": Size(parameters=6_962_688, paper_parameters=4_718_592, batch=8, seq=128),
             "full": Size(
                 parameters=1_315_575_808, paper_parameters=1_207_959_552, batch=32, seq=512
             ),
@@ -277,7 +277,7 @@ ENTRIES = (
         build_causal,
         {
             "tiny": Size(parameters=26_784, paper_parameters=18_432, batch=2, seq=16),
-            "small": Size(parameters=8_424_704, paper_parameters=4_227_072, batch=4, seq=128),
+            "small": Size(parameters=8_424_704, paper_parameters=4_227_072, batch=8, seq=128),
             "full": Size(parameters=1_100_048_384, paper_parameters=968_884_224, batch=8, seq=512),
         },
     ),

@@ -35,7 +35,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.dropout(self.activation(self.grow(self.norm(x))))
-        return x + self.shrink(inner)
+        out: Tensor = x + self.shrink(inner)
+        return out
 
 
 class Mlp(nn.Module):
@@ -73,7 +74,7 @@ ENTRY = ZooEntry(
     summary="residual multilayer perceptron",
     sizes={
         "tiny": Size(parameters=8_842, paper_parameters=8_512, batch=8),
-        "small": Size(parameters=12_609_546, paper_parameters=12_588_032, batch=256),
+        "small": Size(parameters=12_609_546, paper_parameters=12_588_032, batch=512),
         "full": Size(parameters=270_599_144, paper_parameters=270_483_456, batch=1024),
     },
     options=("batch", "dtype", "variant", "dropout"),

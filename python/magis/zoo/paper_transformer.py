@@ -33,7 +33,8 @@ class PatchShape:
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[N, T, heads * h] -> [N, heads, T, h]"""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    n, t, width = x.shape
+    return x.view(n, t, heads, width // heads).transpose(1, 2)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, attention: str) -> Tensor:

@@ -148,8 +148,8 @@ def _check(
 
 def _one_of(what: str, word: str, choices: tuple[str, ...]) -> None:
     if word not in choices:
-        known = _listed(choices) if choices else "not to be chosen"
-        raise MagisError(f'{what}: "{word}" is not known; it is {known}')
+        known = f"it is {_listed(choices)}" if choices else "it has none"
+        raise MagisError(f'{what}: "{word}" is not known; {known}')
 
 
 def _listed(words: tuple[str, ...]) -> str:

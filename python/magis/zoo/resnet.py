@@ -120,7 +120,7 @@ ENTRY = ZooEntry(
     summary="ResNet-50, image classification",
     sizes={
         "tiny": Size(parameters=130_962, paper_parameters=128_536, batch=4, image=32),
-        "small": Size(parameters=5_995_140, paper_parameters=5_968_480, batch=8, image=112),
+        "small": Size(parameters=5_995_140, paper_parameters=5_968_480, batch=8, image=160),
         "full": Size(parameters=25_557_032, paper_parameters=25_502_912, batch=64, image=224),
     },
     options=("batch", "image", "dtype", "variant"),
