@@ -6,6 +6,11 @@
 >>> measure.measure_kernels(lambda: step(x)).kernels  # kernel scratch apart, by operator
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from magis.measure.hook import (
     HookError,
     available,
@@ -14,7 +19,15 @@ from magis.measure.hook import (
     reexec_with_hook,
     run_with_hook,
 )
-from magis.measure.peak import Kernel, KernelMeasurement, Measurement, measure_kernels, measure_peak
+
+if TYPE_CHECKING:
+    from magis.measure.peak import (
+        Kernel,
+        KernelMeasurement,
+        Measurement,
+        measure_kernels,
+        measure_peak,
+    )
 
 __all__ = [
     "HookError",
@@ -29,3 +42,10 @@ __all__ = [
     "reexec_with_hook",
     "run_with_hook",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs PyTorch is imported on first use: a process that restarts imports it once."""
+    if name not in __all__:
+        raise AttributeError(f"module 'magis.measure' has no attribute {name!r}")
+    return getattr(importlib.import_module("magis.measure.peak"), name)

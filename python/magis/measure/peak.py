@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
+
+from magis._torch_internals import TorchDispatchMode
 from magis.measure import hook
-from torch.utils._python_dispatch import TorchDispatchMode
 
 T = TypeVar("T")
 Method = Literal["hook", "cuda", "profiler"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from magis._torch_internals import FakeTensorMode
 from magis.errors import PlanError
 from magis.verify.document import Copy, Input, Operation, Type, base_of
 from magis.verify.evaluator import Machine, Value, statements

@@ -10,7 +10,7 @@ from magis.verify import check_types, verify_plan
 
 
 def test_bytes_of_the_mlp():
-    # Live while %da runs: %do 32, %a 80, %loss 4, %dw2 40, and its own 80. Inputs: 60 + 40 + 48 + 32.
+    # Live while %da runs: %do, %a, %loss, %dw2 and its own result. Inputs: %w1, %w2, %x, %y.
     facts = verify_plan(MLP_PLAN)
     assert facts.transient_peak_bytes == 32 + 80 + 4 + 40 + 80
     assert facts.persistent_bytes == 60 + 40 + 48 + 32
