@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace magis {
@@ -49,6 +51,37 @@ class IdMap {
 
  private:
   std::vector<T> data_;
+};
+
+// Rows of unequal length, stored one after another.
+template <class T>
+class Rows {
+ public:
+  std::span<const T> operator[](std::size_t row) const {
+    return {items_.data() + first_[row], items_.data() + first_[row + 1]};
+  }
+  std::size_t first(std::size_t row) const { return static_cast<std::size_t>(first_[row]); }
+  std::size_t row_count() const { return first_.size() - 1; }
+  const std::vector<T>& items() const { return items_; }
+  // Appends to the last row, which end_row() closes.
+  void push_back(T item) { items_.push_back(std::move(item)); }
+  void end_row() { first_.push_back(static_cast<int32_t>(items_.size())); }
+  // Row r gets the items whose row_of is r, in their order.
+  template <class RowOf>
+  static Rows group(std::size_t row_count, const std::vector<T>& items, RowOf&& row_of) {
+    Rows rows;
+    rows.first_.assign(row_count + 1, 0);
+    for (const T& item : items) ++rows.first_[row_of(item) + 1];
+    for (std::size_t r = 0; r < row_count; ++r) rows.first_[r + 1] += rows.first_[r];
+    rows.items_.resize(items.size());
+    std::vector<int32_t> next(rows.first_.begin(), rows.first_.end() - 1);
+    for (const T& item : items) rows.items_[static_cast<std::size_t>(next[row_of(item)]++)] = item;
+    return rows;
+  }
+
+ private:
+  std::vector<int32_t> first_{0};
+  std::vector<T> items_;
 };
 
 }  // namespace magis

@@ -1,6 +1,13 @@
 // The only way to make a Graph: add things in program order, then build().
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
 #include "magis/graph/graph.h"
 
 namespace magis {
@@ -10,7 +17,9 @@ class GraphBuilder {
   void set_device(std::string device);
   void add_meta(std::string key, std::string text);
   SiteId add_site(int number, std::string module, std::string source);
+  // A scalar's type is not defined: Type{.defined = false}.
   ValueId add_input(InputKind kind, std::string name, std::string path, Type type);
+  // The first argument of `call` is the base.
   ValueId add_view(std::string name, Call call, Type type);
   // Returns the results' values, one per type.
   std::vector<ValueId> add_operator(Operator op, std::vector<std::string> names,
@@ -18,15 +27,30 @@ class GraphBuilder {
   void add_output(OutputKind kind, std::string path, ValueId value);
   // Invalid if there is none of that name.
   ValueId find(std::string_view name) const;
-  const Value& value(ValueId id) const;
+  const Value& value(ValueId id) const { return graph_.values_[id]; }
+  const IdMap<ValueId, Value>& values() const { return graph_.values_; }
 
   // Computes edges, precedence and in-place choices. Drops views that nobody reads. Requires that names are distinct.
+  // Values are numbered anew, in the order of the canonical text: ids handed out before are the builder's, not the graph's.
   Graph build() &&;
 
  private:
+  ValueId add_value(Value value);
+  void number_values();
+  void link_tensors();
+  void link_edges();
+  void link_precedence();
+  void find_in_place_choices();
+
+  struct NameHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const {
+      return std::hash<std::string_view>()(name);
+    }
+  };
+
   Graph graph_;
-  // name -> value
-  std::vector<std::pair<std::string, ValueId>> names_;
+  std::unordered_map<std::string, ValueId, NameHash, std::equal_to<>> names_;
 };
 
 // Calls visit(ValueId) for every value that `call` names, in argument order, nested lists included.
@@ -43,5 +67,8 @@ void for_each_value(const Call& call, Visit&& visit) {
   for (const Arg& arg : call.args) for_each_value(arg, visit);
   for (const auto& [name, arg] : call.kwargs) for_each_value(arg, visit);
 }
+
+// The argument at `position`, or given by keyword; null if neither is there.
+const Arg* find_argument(const Call& call, std::size_t position, std::string_view keyword);
 
 }  // namespace magis

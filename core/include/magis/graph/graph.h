@@ -5,7 +5,6 @@
 //   edges    one per (tensor, consumer), in the order in which the consumer first names it: CSR over operators
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,15 +77,15 @@ struct Value {
   std::string name;
   Type type;
   ValueKind kind = ValueKind::result;
-  TensorId tensor;   // the tensor whose storage it reads (invalid for scalars and undefined results)
-  OpId producer;     // for results
+  TensorId tensor = {};  // the tensor whose storage it reads (invalid for scalars and undefined results)
+  OpId producer = {};    // for results
   int view = -1;     // index into Graph::views(), for views
-  ValueId base;      // for views: the value it is a view of
+  ValueId base = {};     // for views: the value it is a view of
 };
 struct Tensor {
   ValueId value;         // the value that owns the storage
   Bytes bytes = 0;
-  OpId producer;         // invalid for inputs
+  OpId producer = {};    // invalid for inputs
   bool is_input = false;
   bool is_output = false;  // some output reads it: it lives to the end
 };
@@ -109,40 +108,37 @@ class Graph {
   std::span<const std::pair<std::string, std::string>> meta() const { return meta_; }
 
   // Distinct tensors that `op` reads, through views or not; edge ids are contiguous per operator.
-  std::span<const TensorId> reads(OpId op) const {
-    return {edge_tensor_.data() + first_edge_[index(op)],
-            edge_tensor_.data() + first_edge_[index(op) + 1]};
-  }
-  EdgeId first_edge(OpId op) const { return EdgeId(first_edge_[index(op)]); }
-  std::size_t edge_count() const { return edge_tensor_.size(); }
-  TensorId edge_tensor(EdgeId e) const { return edge_tensor_[static_cast<std::size_t>(e.index)]; }
-  OpId edge_op(EdgeId e) const { return edge_op_[static_cast<std::size_t>(e.index)]; }
+  std::span<const TensorId> reads(OpId op) const { return reads_[index(op)]; }
+  EdgeId first_edge(OpId op) const { return EdgeId(reads_.first(index(op))); }
+  std::size_t edge_count() const { return reads_.items().size(); }
+  TensorId edge_tensor(EdgeId e) const { return reads_.items()[index(e)]; }
+  OpId edge_op(EdgeId e) const { return edge_op_[index(e)]; }
   // Edges that read `tensor`, in program order of their consumers.
-  std::span<const EdgeId> uses(TensorId tensor) const;
+  std::span<const EdgeId> uses(TensorId tensor) const { return uses_[index(tensor)]; }
   // Tensors that `op` makes (undefined results have none), in result order.
-  std::span<const TensorId> makes(OpId op) const;
-  // Operators that must run before `op`: producers of what it reads, the previous random operator, and for
-  // mutating operators every other reader of what they write. Sorted, distinct.
-  std::span<const OpId> predecessors(OpId op) const;
-  std::span<const OpId> successors(OpId op) const;
+  std::span<const TensorId> makes(OpId op) const { return makes_[index(op)]; }
+  // Operators that must run before `op`: producers of what it reads, the previous random or opaque operator; for mutating
+  // operators every earlier reader of what they write; for other readers of a written input the last operator before them that
+  // writes to it. Sorted, distinct.
+  std::span<const OpId> predecessors(OpId op) const { return predecessors_[index(op)]; }
+  std::span<const OpId> successors(OpId op) const { return successors_[index(op)]; }
   // Edge of the operand that `op` may overwrite with its first result, by type and layout alone, best first; whether the
   // operand dies there is the schedule's business. Empty for most operators.
   struct InPlaceChoice {
     EdgeId edge;
     int argument;  // position in args
+    bool operator==(const InPlaceChoice&) const = default;
   };
-  std::span<const InPlaceChoice> in_place_choices(OpId op) const;
-  // Bytes of all inputs' storages (shared ones counted once, by name of value).
+  std::span<const InPlaceChoice> in_place_choices(OpId op) const { return in_place_[index(op)]; }
+  // Bytes of all inputs' storages.
   Bytes persistent_bytes() const { return persistent_bytes_; }
 
  private:
   friend class GraphBuilder;
-  static std::size_t index(OpId op) { return static_cast<std::size_t>(op.index); }
-  template <class T>
-  struct Rows {  // CSR
-    std::vector<int32_t> first{0};
-    std::vector<T> items;
-  };
+  template <class I>
+  static std::size_t index(I id) {
+    return static_cast<std::size_t>(id.index);
+  }
 
   std::string device_ = "cpu";
   std::vector<std::pair<std::string, std::string>> meta_;
@@ -153,8 +149,7 @@ class Graph {
   IdMap<TensorId, Tensor> tensors_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
-  std::vector<int32_t> first_edge_{0};
-  std::vector<TensorId> edge_tensor_;
+  Rows<TensorId> reads_;  // its items are the edges
   std::vector<OpId> edge_op_;
   Rows<EdgeId> uses_;
   Rows<TensorId> makes_;

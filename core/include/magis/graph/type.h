@@ -24,8 +24,8 @@ using Strides = std::vector<int64_t>;  // in elements
 
 struct Type {
   DType dtype = DType::f32;
-  Shape shape;
-  Strides strides;
+  Shape shape = {};
+  Strides strides = {};
   int64_t offset = 0;  // in elements, from the start of the storage
   Bytes storage = 0;   // bytes of the storage behind it (for a view: its base's)
   bool defined = true; // false: the result is None (an optional gradient that was not asked for)
@@ -40,6 +40,8 @@ bool is_contiguous(const Type& type);
 bool is_dense(const Type& type);
 // Bytes of the smallest storage that holds `type` at its offset (0 if it has no elements).
 Bytes minimal_storage(const Type& type);
+// Offset, lengths and strides are small enough for the functions above not to overflow.
+bool has_representable_size(const Type& type);
 std::string to_text(const Type& type);
 
 }  // namespace magis

@@ -1,0 +1,77 @@
+// Which operand an operator may overwrite with its first result, as far as types and layouts say.
+#include <optional>
+
+#include "magis/graph/builder.h"
+
+namespace magis {
+namespace {
+
+// The value is all there is of its tensor: overwriting it in full leaves nothing of the tensor
+// behind.
+bool covers_its_tensor(const Graph& graph, const Value& value) {
+  return value.type.offset == 0 && is_dense(value.type) &&
+         element_count(value.type.shape) * element_size(value.type.dtype) ==
+             graph.tensor(value.tensor).bytes;
+}
+
+bool same_elements(const Type& a, const Type& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides &&
+         a.offset == b.offset && a.storage == b.storage;
+}
+
+// The operator reads `tensor` as `value` only: PyTorch's elementwise kernels take operands that
+// coincide with the result, not ones that overlap it in another layout.
+bool reads_only_as(const Graph& graph, const Operator& op, TensorId tensor, ValueId value) {
+  bool only = true;
+  for_each_value(op, [&](ValueId id) {
+    if (graph.value(id).tensor == tensor && id != value) only = false;
+  });
+  return only;
+}
+
+std::optional<TensorId> overwritable(const Graph& graph, const Operator& op, int position) {
+  if (static_cast<std::size_t>(position) >= op.args.size()) return std::nullopt;
+  const Arg& argument = op.args[static_cast<std::size_t>(position)];
+  const auto* id = std::get_if<ValueId>(&argument.value);
+  if (id == nullptr) return std::nullopt;
+  const Value& operand = graph.value(*id);
+  const Value& result = graph.value(op.results[0]);
+  if (!operand.tensor.valid() || graph.tensor(operand.tensor).is_input) return std::nullopt;
+  if (!result.type.defined || !same_elements(operand.type, result.type)) return std::nullopt;
+  if (!covers_its_tensor(graph, operand)) return std::nullopt;
+  if (!reads_only_as(graph, op, operand.tensor, *id)) return std::nullopt;
+  return operand.tensor;
+}
+
+// An op_ form writes to its first argument, so another operand has to change places with it: only
+// between two tensors, and only without keyword arguments (alpha).
+bool can_stand_first(const Operator& op, int position) {
+  const bool swaps = op.info->in_place.out_argument.empty() && position != 0;
+  return !swaps || (op.kwargs.empty() && std::holds_alternative<ValueId>(op.args[0].value));
+}
+
+EdgeId edge_of(const Graph& graph, OpId op, TensorId tensor) {
+  EdgeId edge = graph.first_edge(op);
+  while (graph.edge_tensor(edge) != tensor) ++edge.index;
+  return edge;
+}
+
+}  // namespace
+
+void GraphBuilder::find_in_place_choices() {
+  for (std::size_t i = 0; i < graph_.operators_.size(); ++i) {
+    const OpId id(i);
+    const Operator& op = graph_.op(id);
+    std::vector<TensorId> chosen;
+    for (int position : op.info->in_place.operands) {
+      const std::optional<TensorId> tensor = overwritable(graph_, op, position);
+      if (!tensor || !can_stand_first(op, position)) continue;
+      if (!chosen.empty() && chosen.front() == *tensor) continue;  // mul(%x, %x)
+      chosen.push_back(*tensor);
+      graph_.in_place_.push_back({edge_of(graph_, id, *tensor), position});
+    }
+    graph_.in_place_.end_row();
+  }
+}
+
+}  // namespace magis

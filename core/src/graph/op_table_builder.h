@@ -1,0 +1,58 @@
+// How the operator table is written: one function per family of operators, each in its own
+// ops_*.cpp.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "magis/graph/op_table.h"
+
+namespace magis {
+
+class OpTableBuilder {
+ public:
+  // A name may be added once.
+  OpInfo& add(std::string_view name, Purity purity);
+
+  using Names = std::initializer_list<std::string_view>;
+  void pure(Names names);
+  void random(Names names);
+  void view(Names names);
+  // Operators that write to the arguments at `positions`.
+  void mutating(Names names, std::vector<int> positions = {0});
+  // Pure operators with an op_ form: "aten.add.Tensor" runs in place as "aten.add_.Tensor".
+  void in_place(Names names, std::vector<int> operands = {0});
+  // One whose op_ form is not named after it; it overwrites the first argument.
+  void in_place_as(std::string_view name, std::string_view spelling);
+  // A pure operator with a form that writes to the keyword `out_argument`.
+  void in_place_out(std::string_view name, std::string_view spelling, std::string_view out_argument,
+                    std::vector<int> operands);
+
+  std::map<std::string, OpInfo, std::less<>> take() { return std::move(entries_); }
+
+ private:
+  std::map<std::string, OpInfo, std::less<>> entries_;
+};
+
+void add_arithmetic(OpTableBuilder& table);
+void add_activations(OpTableBuilder& table);
+void add_comparisons(OpTableBuilder& table);
+void add_matmuls(OpTableBuilder& table);
+void add_convolutions(OpTableBuilder& table);
+void add_norms(OpTableBuilder& table);
+void add_attention(OpTableBuilder& table);
+void add_reductions(OpTableBuilder& table);
+void add_views(OpTableBuilder& table);
+void add_movers(OpTableBuilder& table);
+void add_gathers(OpTableBuilder& table);
+void add_pools(OpTableBuilder& table);
+void add_losses(OpTableBuilder& table);
+void add_random(OpTableBuilder& table);
+void add_factories(OpTableBuilder& table);
+void add_recurrent(OpTableBuilder& table);
+void add_spectral(OpTableBuilder& table);
+void add_mutating(OpTableBuilder& table);
+
+}  // namespace magis

@@ -1,0 +1,74 @@
+// Matrix products: 2 m k n operations each.
+#include "graph/op_shapes.h"
+#include "graph/op_table_builder.h"
+
+namespace magis {
+namespace {
+
+// Every element of the result sums as many products as the left factor's last dimension is long.
+template <std::size_t kLeft>
+double product_flops(const Graph& graph, const Operator& op) {
+  const Type* left = operand_type(graph, op, kLeft);
+  if (left == nullptr) return 0;
+  return 2 * elements(graph.value(op.results[0]).type) * length_from_end(*left, 0);
+}
+
+// Sums the products of a whole batch into one matrix.
+double addbmm_flops(const Graph& graph, const Operator& op) {
+  const Type* left = operand_type(graph, op, 1);
+  const Type* right = operand_type(graph, op, 2);
+  if (left == nullptr || right == nullptr) return 0;
+  return 2 * elements(*left) * length_from_end(*right, 0);
+}
+
+// grad_input = grad_output W, grad_weight = grad_output^T input.
+double linear_backward_flops(const Graph& graph, const Operator& op) {
+  const Type* grad_output = operand_type(graph, op, 1);
+  const Type* weight = operand_type(graph, op, 2);
+  if (grad_output == nullptr || weight == nullptr) return 0;
+  const double one = 2 * elements(*grad_output) * length_from_end(*weight, 0);
+  return one * (has_result(graph, op, 0) ? 1 : 0) + one * (has_result(graph, op, 1) ? 1 : 0);
+}
+
+}  // namespace
+
+void add_matmuls(OpTableBuilder& table) {
+  for (std::string_view name :
+       {"aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot", "aten.mm.dtype",
+        "aten.bmm.dtype", "aten._int_mm", "aten._scaled_mm", "aten.linear", "aten.addmm",
+        "aten.baddbmm", "aten.addmv", "aten.addmm.dtype", "aten.baddbmm.dtype",
+        "aten._addmm_activation"}) {
+    const bool adds = name.find(".addm") != name.npos || name.find(".badd") != name.npos ||
+                      name.find("._addm") != name.npos;
+    table.add(name, Purity::pure).flops = adds ? product_flops<1> : product_flops<0>;
+  }
+  table.add("aten.addbmm", Purity::pure).flops = addbmm_flops;
+  table.add("aten.linear_backward", Purity::pure).flops = linear_backward_flops;
+  table.pure({"aten.addr",
+              "aten.outer",
+              "aten._trilinear",
+              "aten._grouped_mm",
+              "aten.linalg_cross",
+              "aten._cdist_forward",
+              "aten._cdist_backward",
+              "aten._euclidean_dist",
+              "aten._pdist_forward",
+              "aten._pdist_backward",
+              "aten.linalg_inv_ex",
+              "aten.linalg_cholesky_ex",
+              "aten.cholesky_inverse",
+              "aten.linalg_solve_triangular",
+              "aten._linalg_det",
+              "aten._linalg_slogdet",
+              "aten._linalg_solve_ex",
+              "aten._linalg_eigh",
+              "aten._linalg_svd",
+              "aten.linalg_qr",
+              "aten.linalg_matrix_exp",
+              "aten.linalg_householder_product",
+              "aten.linalg_lu_factor_ex",
+              "aten.linalg_lu_solve",
+              "aten.linalg_eig"});
+}
+
+}  // namespace magis

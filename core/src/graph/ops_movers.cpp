@@ -1,0 +1,46 @@
+// Operators that copy elements to other places: casts, layouts, joins, pads, and the backwards of
+// views.
+#include "graph/op_table_builder.h"
+
+namespace magis {
+
+void add_movers(OpTableBuilder& table) {
+  table.pure(
+      {"aten.clone", "aten._to_copy", "aten.lift_fresh_copy", "aten.copy", "aten._conj_physical"});
+  table.pure({"aten.cat", "aten.stack", "aten._chunk_cat", "aten.repeat",
+              "aten.repeat_interleave.Tensor", "aten.repeat_interleave.self_int", "aten.flip",
+              "aten.roll", "aten.rot90", "aten.block_diag", "aten.pixel_shuffle",
+              "aten.pixel_unshuffle", "aten.channel_shuffle", "aten.native_channel_shuffle",
+              "aten.diag_embed"});
+  table.in_place({"aten.tril", "aten.triu"});
+  table.pure({"aten.constant_pad_nd", "aten.reflection_pad1d", "aten.reflection_pad1d_backward",
+              "aten.reflection_pad2d", "aten.reflection_pad2d_backward", "aten.reflection_pad3d",
+              "aten.reflection_pad3d_backward", "aten.replication_pad1d",
+              "aten.replication_pad1d_backward", "aten.replication_pad2d",
+              "aten.replication_pad2d_backward", "aten.replication_pad3d",
+              "aten.replication_pad3d_backward"});
+  table.pure({"aten.slice_backward",
+              "aten.select_backward",
+              "aten.diagonal_backward",
+              "aten.unfold_backward",
+              "aten.slice_scatter",
+              "aten.select_scatter",
+              "aten.diagonal_scatter",
+              "aten.as_strided_scatter",
+              "aten.trace_backward",
+              "aten.view_copy",
+              "aten.expand_copy",
+              "aten.permute_copy",
+              "aten.slice_copy.Tensor",
+              "aten.select_copy.int",
+              "aten.unfold_copy",
+              "aten.as_strided_copy",
+              "aten.diagonal_copy",
+              "aten.alias_copy",
+              "aten.t_copy",
+              "aten.transpose_copy.int",
+              "aten.unsqueeze_copy",
+              "aten.squeeze_copy.dim"});
+}
+
+}  // namespace magis

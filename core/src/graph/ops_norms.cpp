@@ -1,0 +1,23 @@
+// Normalisations. Those of PyTorch that update running statistics in place do not occur in a
+// functional graph.
+#include "graph/op_table_builder.h"
+
+namespace magis {
+
+void add_norms(OpTableBuilder& table) {
+  table.pure({"aten.native_layer_norm", "aten.native_layer_norm_backward", "aten.native_group_norm",
+              "aten.native_group_norm_backward", "aten._fused_rms_norm",
+              "aten._fused_rms_norm_backward"});
+  table.pure({"aten._native_batch_norm_legit_functional", "aten._native_batch_norm_legit.no_stats",
+              "aten._native_batch_norm_legit_no_training", "aten.native_batch_norm_backward",
+              "aten._batch_norm_with_update_functional", "aten._batch_norm_no_update",
+              "aten.batch_norm_backward", "aten.cudnn_batch_norm_backward", "aten.batch_norm_stats",
+              "aten.batch_norm_elemt", "aten.batch_norm_backward_reduce",
+              "aten.batch_norm_backward_elemt"});
+  // The running statistics are arguments 3 and 4.
+  table.mutating({"aten._native_batch_norm_legit", "aten._batch_norm_with_update"}, {3, 4});
+  table.pure({"aten.renorm", "aten.linalg_vector_norm", "aten.norm.ScalarOpt_dim",
+              "aten.norm.Scalar", "aten.norm.ScalarOpt_dim_dtype"});
+}
+
+}  // namespace magis

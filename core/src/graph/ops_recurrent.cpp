@@ -1,0 +1,12 @@
+// Recurrent cells and layers. cuDNN's layer updates its dropout state: it stays opaque.
+#include "graph/op_table_builder.h"
+
+namespace magis {
+
+void add_recurrent(OpTableBuilder& table) {
+  table.pure({"aten._thnn_fused_lstm_cell", "aten._thnn_fused_lstm_cell_backward_impl",
+              "aten._thnn_fused_gru_cell", "aten._thnn_fused_gru_cell_backward",
+              "aten.mkldnn_rnn_layer", "aten.mkldnn_rnn_layer_backward"});
+}
+
+}  // namespace magis

@@ -1,0 +1,423 @@
+#include "graph/parser.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "graph/base64.h"
+#include "magis/base/error.h"
+#include "magis/graph/builder.h"
+#include "magis/graph/text.h"
+#include "magis/graph/view_type.h"
+
+namespace magis {
+namespace {
+
+constexpr int kMaxNesting = 32;
+
+class GraphParser {
+ public:
+  explicit GraphParser(Lexer lexer) : lexer_(lexer) {}
+
+  ParsedGraph parse() {
+    parse_header();
+    while (const std::optional<InputKind> kind = input_kind()) parse_input(*kind);
+    while (lexer_.at(TokenKind::value)) parse_statement();
+    while (lexer_.at_word("output")) parse_output();
+    check_at_end();
+    return {std::move(builder_).build(), lexer_};
+  }
+
+ private:
+  struct Name {
+    std::string text;
+    Token token;
+  };
+
+  // ---- header
+  void parse_header() {
+    lexer_.take();  // magis
+    lexer_.take();  // 1
+    lexer_.expect_end_of_line();
+    if (!lexer_.take_word("device"))
+      lexer_.fail_expected("`device <word>`, for instance `device cpu`");
+    const Token device = lexer_.expect(TokenKind::word, "the device, for instance cpu");
+    std::string name(device.text);
+    if (lexer_.take_punctuation(':')) {
+      name += ":" + std::string(lexer_.expect(TokenKind::integer, "the number of the device").text);
+    }
+    builder_.set_device(std::move(name));
+    lexer_.expect_end_of_line();
+    while (true) {
+      if (lexer_.take_word("meta")) {
+        parse_meta();
+      } else if (lexer_.take_word("site")) {
+        parse_site();
+      } else {
+        return;
+      }
+    }
+  }
+
+  void parse_meta() {
+    const Token key = lexer_.expect(TokenKind::word, "the key");
+    if (!meta_keys_.emplace(key.text).second) {
+      lexer_.fail(key, "there is already a meta " + std::string(key.text));
+    }
+    std::string text = parse_string("the text in double quotes");
+    builder_.add_meta(std::string(key.text), std::move(text));
+    lexer_.expect_end_of_line();
+  }
+
+  void parse_site() {
+    const Token number = lexer_.expect(TokenKind::site, "`@` and the number of the site");
+    std::string module = parse_string("the module in double quotes");
+    std::string source = parse_string("the file and line in double quotes");
+    const auto [place, is_new] = sites_.try_emplace(number.integer);
+    if (!is_new) lexer_.fail(number, "there is already a site " + std::string(number.text));
+    place->second =
+        builder_.add_site(static_cast<int>(number.integer), std::move(module), std::move(source));
+    lexer_.expect_end_of_line();
+  }
+
+  // ---- inputs
+  std::optional<InputKind> input_kind() const {
+    if (!lexer_.at(TokenKind::word)) return std::nullopt;
+    for (InputKind kind :
+         {InputKind::param, InputKind::buffer, InputKind::batch, InputKind::constant,
+          InputKind::state, InputKind::grad, InputKind::scalar}) {
+      if (lexer_.peek().text == to_text(kind)) return kind;
+    }
+    return std::nullopt;
+  }
+
+  void parse_input(InputKind kind) {
+    const Token word = lexer_.take();
+    Name name = parse_new_name("the name of the input");
+    const Token path_token = lexer_.peek();
+    std::string path = parse_string("the path in double quotes");
+    Type type{.defined = false};
+    if (kind != InputKind::scalar) {
+      lexer_.expect_punctuation(':', "and the type");
+      const Token type_token = lexer_.peek();
+      type = parse_type(lexer_).type;
+      if (!type.defined) lexer_.fail(type_token, "an input has a type");
+    } else if (lexer_.at_punctuation(':')) {
+      lexer_.fail(lexer_.peek(), "a scalar has no type: it is a Python float");
+    }
+    if (kind == InputKind::constant) {
+      check_data(path, type, path_token);
+    } else if (!input_paths_.emplace(kind, path).second) {
+      lexer_.fail(path_token, "there is already a " + std::string(word.text) + " " + quote(path));
+    }
+    builder_.add_input(kind, std::move(name.text), std::move(path), std::move(type));
+    lexer_.expect_end_of_line();
+  }
+
+  void check_data(std::string_view data, const Type& type, const Token& token) const {
+    const std::optional<Bytes> bytes = base64_decoded_size(data);
+    if (!bytes) lexer_.fail(token, "a constant's data is base64");
+    const Bytes needed = element_count(type.shape) * element_size(type.dtype);
+    if (*bytes != needed) {
+      lexer_.fail(token, "the data has " + std::to_string(*bytes) + " bytes, " + to_text(type) +
+                             " has " + std::to_string(needed));
+    }
+  }
+
+  // ---- statements
+  void parse_statement() {
+    std::vector<Name> names;
+    do names.push_back(parse_new_name("the name of a result"));
+    while (lexer_.take_punctuation(','));
+    for (std::size_t i = 1; i < names.size(); ++i) check_not_among(names, i);
+    lexer_.expect_punctuation('=', "after the results");
+    const Token name = lexer_.expect(TokenKind::word, "an operator, for instance aten.mm");
+    Operator op;
+    op.info = &operator_named(name);
+    parse_arguments(op);
+    lexer_.expect_punctuation(':', "and the types of the results");
+    const Token first_type = lexer_.peek();
+    std::vector<ParsedType> types;
+    do types.push_back(parse_type(lexer_));
+    while (lexer_.take_punctuation(','));
+    if (types.size() != names.size()) {
+      lexer_.fail(first_type, std::to_string(names.size()) + " results, but " +
+                                  std::to_string(types.size()) + " types");
+    }
+    parse_attributes(op);
+    lexer_.expect_end_of_line();
+    if (op.info->purity == Purity::view) {
+      add_view(std::move(op), names, std::move(types[0]), name, first_type);
+    } else {
+      add_operator(std::move(op), std::move(names), std::move(types));
+    }
+  }
+
+  const OpInfo& operator_named(const Token& token) const {
+    std::string_view name = token.text;
+    if (name.ends_with(".default")) name.remove_suffix(std::string_view(".default").size());
+    if (name.find('.') == std::string_view::npos) {
+      lexer_.fail(token, "`" + std::string(name) +
+                             "` is not an operator: write its namespace too, " +
+                             "for instance aten." + std::string(name));
+    }
+    if (const std::string_view spelling = canonical_spelling(name); !spelling.empty()) {
+      lexer_.fail(token, std::string(name) + " is an alias of its operand, but no view of this " +
+                             "language: write " + std::string(spelling));
+    }
+    return op_info(name);
+  }
+
+  void parse_arguments(Call& call) {
+    lexer_.expect_punctuation('(', "and the arguments");
+    if (lexer_.take_punctuation(')')) return;
+    do {
+      if (lexer_.at(TokenKind::word) && parse_keyword_argument(call)) continue;
+      if (!call.kwargs.empty()) lexer_.fail_expected("`name=`, as after the argument before");
+      const Token token = lexer_.peek();
+      call.args.push_back(parse_argument(0));
+      const auto is_written = [&](int position) {
+        return static_cast<std::size_t>(position) + 1 == call.args.size();
+      };
+      if (std::any_of(call.info->mutated.begin(), call.info->mutated.end(), is_written)) {
+        check_written(call, token);
+      }
+    } while (lexer_.take_punctuation(','));
+    lexer_.expect_punctuation(')', "after the arguments");
+  }
+
+  // The argument just read is one that the operator writes to.
+  void check_written(const Call& call, const Token& token) const {
+    for_each_value(call.args.back(), [&](ValueId id) {
+      const Value* value = &builder_.value(id);
+      while (value->kind == ValueKind::view) value = &builder_.value(value->base);
+      if (value->kind == ValueKind::input) return;
+      lexer_.fail(token, call.info->name + " writes to %" + value->name +
+                             ", which is not an input: graphs are functional, write the operator "
+                             "that returns its result");
+    });
+  }
+
+  // A word may begin a keyword argument, or be an argument itself.
+  bool parse_keyword_argument(Call& call) {
+    Lexer ahead = lexer_;
+    const Token keyword = ahead.take();
+    if (!ahead.take_punctuation('=')) return false;
+    lexer_ = ahead;
+    for (const auto& [name, arg] : call.kwargs) {
+      if (name == keyword.text) lexer_.fail(keyword, "`" + name + "` is given twice");
+    }
+    call.kwargs.emplace_back(std::string(keyword.text), parse_argument(0));
+    return true;
+  }
+
+  Arg parse_argument(int depth) {
+    const Token token = lexer_.peek();
+    switch (token.kind) {
+      case TokenKind::value:
+        return {parse_read()};
+      case TokenKind::integer:
+        lexer_.take();
+        return {token.integer};
+      case TokenKind::real:
+        lexer_.take();
+        return {token.real};
+      case TokenKind::string:
+        lexer_.take();
+        return {lexer_.unquote(token)};
+      case TokenKind::word:
+        return parse_word_argument();
+      default:
+        if (!lexer_.at_punctuation('[')) lexer_.fail_expected("an argument");
+        return {parse_list(depth + 1)};
+    }
+  }
+
+  ArgList parse_list(int depth) {
+    const Token open = lexer_.take();
+    if (depth > kMaxNesting) lexer_.fail(open, "lists are nested too deeply");
+    ArgList items;
+    if (lexer_.take_punctuation(']')) return items;
+    do items.push_back(parse_argument(depth));
+    while (lexer_.take_punctuation(','));
+    lexer_.expect_punctuation(']', "after the list");
+    return items;
+  }
+
+  Arg parse_word_argument() {
+    const Token word = lexer_.take();
+    if (word.text == "none") return {None{}};
+    if (word.text == "true" || word.text == "false") return {word.text == "true"};
+    constexpr std::string_view kTorch = "torch.";
+    if (word.text.starts_with(kTorch)) {
+      return {Symbol{std::string(word.text.substr(kTorch.size()))}};
+    }
+    if (word.text != "device") lexer_.fail(word, "expected an argument, found " + describe(word));
+    lexer_.expect_punctuation('(', "and a device in double quotes");
+    std::string name = parse_string("a device in double quotes");
+    lexer_.expect_punctuation(')', "after the device");
+    return {Device{std::move(name)}};
+  }
+
+  // A value that is there already.
+  ValueId parse_read() {
+    const Token token = lexer_.take();
+    if (token.integer != 0) {
+      lexer_.fail(token, describe(token) + " is a copy: only a program has copies");
+    }
+    const ValueId id = builder_.find(token.text);
+    if (!id.valid()) {
+      lexer_.fail(token, describe(token) + " is not defined" +
+                             suggest_value(builder_.values(), token.text));
+    }
+    const Value& value = builder_.value(id);
+    if (!value.type.defined && value.kind == ValueKind::result) {
+      lexer_.fail(token, describe(token) + " has no value (its type is none): write `none`");
+    }
+    return id;
+  }
+
+  void parse_attributes(Operator& op) {
+    if (lexer_.at(TokenKind::site)) {
+      const Token token = lexer_.take();
+      const auto site = sites_.find(token.integer);
+      if (site == sites_.end()) {
+        lexer_.fail(token, "there is no site " + std::string(token.text) + " in the header");
+      }
+      op.site = site->second;
+    }
+    op.backward = lexer_.take_word("backward");
+    if (lexer_.take_word("scratch")) {
+      const Token bytes = lexer_.expect(TokenKind::integer, "the bytes of scratch");
+      if (bytes.integer < 0) lexer_.fail(bytes, "scratch is not negative");
+      op.scratch = bytes.integer;
+    }
+  }
+
+  void add_view(Operator op, std::vector<Name>& names, ParsedType type, const Token& name,
+                const Token& type_token) {
+    if (names.size() != 1) lexer_.fail(names[1].token, "a view has one result");
+    const auto* base = op.args.empty() ? nullptr : std::get_if<ValueId>(&op.args[0].value);
+    if (base == nullptr || !builder_.value(*base).type.defined) {
+      lexer_.fail(name, "a view's first argument is the tensor that it is a view of");
+    }
+    const Type& base_type = builder_.value(*base).type;
+    if (!type.storage_given) type.type.storage = base_type.storage;
+    const auto derived = derive_view(op, base_type);
+    if (const auto* problem = std::get_if<std::string>(&derived)) lexer_.fail(name, *problem);
+    if (const Type& expected = std::get<Type>(derived); !same_layout(type.type, expected)) {
+      lexer_.fail(type_token, op.info->name + " of " + to_text(base_type) + " is " +
+                                  to_text(expected) + ", not " + to_text(type.type));
+    }
+    builder_.add_view(std::move(names[0].text), std::move(op), std::move(type.type));
+  }
+
+  void add_operator(Operator op, std::vector<Name> names, std::vector<ParsedType> types) {
+    std::vector<std::string> result_names;
+    std::vector<Type> result_types;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      result_names.push_back(std::move(names[i].text));
+      result_types.push_back(std::move(types[i].type));
+    }
+    builder_.add_operator(std::move(op), std::move(result_names), std::move(result_types));
+  }
+
+  // ---- outputs
+  void parse_output() {
+    lexer_.take();
+    const Token word = lexer_.expect(TokenKind::word, "the kind of the output");
+    const std::optional<OutputKind> kind = output_kind(word.text);
+    if (!kind) {
+      lexer_.fail(word, "`" + std::string(word.text) +
+                            "` is no kind of output; kinds are loss aux grad buffer param state");
+    }
+    const Token path_token = lexer_.peek();
+    std::string path = parse_string("the path in double quotes");
+    if (!output_paths_.emplace(*kind, path).second) {
+      lexer_.fail(path_token,
+                  "there is already an output " + std::string(word.text) + " " + quote(path));
+    }
+    if (!lexer_.at(TokenKind::value)) lexer_.fail_expected("the value");
+    const Token token = lexer_.peek();
+    const ValueId value = parse_read();
+    if (!builder_.value(value).type.defined) lexer_.fail(token, "a scalar is no output");
+    builder_.add_output(*kind, std::move(path), value);
+    lexer_.expect_end_of_line();
+  }
+
+  static std::optional<OutputKind> output_kind(std::string_view word) {
+    for (OutputKind kind : {OutputKind::loss, OutputKind::aux, OutputKind::grad, OutputKind::buffer,
+                            OutputKind::param, OutputKind::state}) {
+      if (word == to_text(kind)) return kind;
+    }
+    return std::nullopt;
+  }
+
+  void check_at_end() {
+    if (lexer_.at_word("program") || lexer_.at(TokenKind::end)) {
+      if (output_paths_.empty()) {
+        lexer_.fail(lexer_.peek(), "there is no output: the file seems to be cut off");
+      }
+      return;
+    }
+    if (input_kind()) lexer_.fail(lexer_.peek(), "inputs stand before the first operator");
+    if (lexer_.at_word("meta") || lexer_.at_word("site") || lexer_.at_word("device")) {
+      lexer_.fail(lexer_.peek(), describe(lexer_.peek()) + " stands before the inputs");
+    }
+    if (lexer_.at(TokenKind::value))
+      lexer_.fail(lexer_.peek(), "operators stand before the outputs");
+    lexer_.fail_expected("an input, an operator or an output");
+  }
+
+  // ---- pieces
+  std::string parse_string(std::string_view what) {
+    return lexer_.unquote(lexer_.expect(TokenKind::string, what));
+  }
+
+  Name parse_new_name(std::string_view what) {
+    const Token token = lexer_.expect(TokenKind::value, what);
+    if (token.integer != 0) {
+      lexer_.fail(token, describe(token) + " is a copy: only a program has copies");
+    }
+    if (builder_.find(token.text).valid()) {
+      lexer_.fail(token, describe(token) + " is defined twice");
+    }
+    return {std::string(token.text), token};
+  }
+
+  void check_not_among(const std::vector<Name>& names, std::size_t i) const {
+    for (std::size_t before = 0; before < i; ++before) {
+      if (names[before].text == names[i].text) {
+        lexer_.fail(names[i].token, describe(names[i].token) + " is defined twice");
+      }
+    }
+  }
+
+  Lexer lexer_;
+  GraphBuilder builder_;
+  std::map<int64_t, SiteId> sites_;
+  std::set<std::string, std::less<>> meta_keys_;
+  std::set<std::pair<InputKind, std::string>> input_paths_;
+  std::set<std::pair<OutputKind, std::string>> output_paths_;
+};
+
+}  // namespace
+
+ParsedGraph parse_graph_part(std::string_view text, std::string_view file_name) {
+  if (const std::string message = foreign_text_message(text); !message.empty()) {
+    throw UserError(std::string(file_name) + ":1:1: " + message);
+  }
+  return GraphParser(Lexer(text, file_name)).parse();
+}
+
+Graph parse_graph(std::string_view text, std::string_view file_name) {
+  ParsedGraph parsed = parse_graph_part(text, file_name);
+  if (!parsed.rest.at(TokenKind::end)) {
+    parsed.rest.fail(parsed.rest.peek(), "this is a plan: a program follows the graph");
+  }
+  return std::move(parsed.graph);
+}
+
+}  // namespace magis
