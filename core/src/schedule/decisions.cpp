@@ -2,16 +2,27 @@
 
 #include <algorithm>
 
-#include "magis/graph/op_table.h"
+#include "magis/graph/builder.h"
 
 namespace magis {
 namespace {
 
-bool writes_to(const Graph& graph, const Operator& op, TensorId tensor) {
-  return std::ranges::any_of(op.info->mutated, [&](int position) {
-    const auto* value = std::get_if<ValueId>(&op.args[static_cast<std::size_t>(position)].value);
-    return value != nullptr && graph.value(*value).tensor == tensor;
-  });
+// Inputs that some operator writes to: by the time of a second run they may hold new contents.
+IdMap<TensorId, uint8_t> written_inputs(const Graph& graph) {
+  IdMap<TensorId, uint8_t> written(graph.tensors().size(), 0);
+  for (const Operator& op : graph.operators()) {
+    for (int position : op.info->mutated) {
+      for_each_value(op.args[static_cast<std::size_t>(position)], [&](ValueId id) {
+        if (graph.value(id).tensor.valid()) written[graph.value(id).tensor] = 1;
+      });
+    }
+  }
+  return written;
+}
+
+bool may_run_again(const Graph& graph, OpId op, const IdMap<TensorId, uint8_t>& written) {
+  if (graph.op(op).info->purity != Purity::pure) return false;
+  return std::ranges::none_of(graph.reads(op), [&](TensorId read) { return written[read] != 0; });
 }
 
 }  // namespace
@@ -25,15 +36,16 @@ Decisions program_order(const Graph& graph) {
 }
 
 bool recomputable(const Graph& graph, OpId op) {
-  if (graph.op(op).info->purity != Purity::pure) return false;
-  // An input that some operator writes to may hold its new contents by the time of a second run.
-  return std::ranges::none_of(graph.reads(op), [&](TensorId tensor) {
-    if (!graph.tensor(tensor).is_input) return false;
-    return std::ranges::any_of(graph.uses(tensor), [&](EdgeId edge) {
-      const Operator& reader = graph.op(graph.edge_op(edge));
-      return reader.info->purity == Purity::mutating && writes_to(graph, reader, tensor);
-    });
-  });
+  return may_run_again(graph, op, written_inputs(graph));
+}
+
+IdMap<OpId, uint8_t> recomputable_operators(const Graph& graph) {
+  const IdMap<TensorId, uint8_t> written = written_inputs(graph);
+  IdMap<OpId, uint8_t> result;
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    result.push_back(may_run_again(graph, OpId(i), written) ? 1 : 0);
+  }
+  return result;
 }
 
 }  // namespace magis

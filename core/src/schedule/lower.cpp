@@ -32,7 +32,7 @@ class CopyPlacement {
         held_(graph.tensors().size(), kNotHeld),
         runs_of_(graph.op_count(), 0),
         chain_(graph.op_count()),
-        recomputable_(graph.op_count()) {
+        recomputable_(recomputable_operators(graph)) {
     MAGIS_CHECK(decisions.order.size() == graph.op_count(),
                 "order holds " << decisions.order.size() << " of " << graph.op_count());
     MAGIS_CHECK(decisions.modes.size() == graph.edge_count(),
@@ -41,9 +41,6 @@ class CopyPlacement {
       for_each_edge(*op, [&](EdgeId edge, TensorId tensor) {
         next_use_[edge] = std::exchange(upcoming_[tensor], edge);
       });
-    }
-    for (std::size_t i = 0; i < graph.op_count(); ++i) {
-      recomputable_[OpId(i)] = recomputable(graph, OpId(i));
     }
     for (std::size_t t = 0; t < graph.tensors().size(); ++t) {
       if (graph.tensor(TensorId(t)).is_input) held_[TensorId(t)] = 0;
@@ -161,7 +158,7 @@ class CopyPlacement {
   IdMap<TensorId, int> held_;         // copy that a use would read now
   IdMap<OpId, int> runs_of_;
   IdMap<OpId, ChainRun> chain_;
-  IdMap<OpId, char> recomputable_;
+  IdMap<OpId, uint8_t> recomputable_;
   std::vector<TensorId> chain_results_;
   std::vector<Pending> pending_;
   std::vector<Statement> statements_;

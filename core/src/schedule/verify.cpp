@@ -16,7 +16,10 @@ namespace {
 class Execution {
  public:
   explicit Execution(const Graph& graph)
-      : graph_(graph), copies_run_(graph.op_count()), alive_(graph.tensors().size()) {}
+      : graph_(graph),
+        recomputable_(recomputable_operators(graph)),
+        copies_run_(graph.op_count()),
+        alive_(graph.tensors().size()) {}
 
   void step(std::size_t number, const Statement& statement) {
     number_ = number;
@@ -57,7 +60,7 @@ class Execution {
     require(!copies_run_[op].contains(statement.copy),
             [&](std::ostream& out) { out << "runs a second time"; });
     if (statement.copy != 0) {
-      require(recomputable(graph_, op), [&](std::ostream& out) {
+      require(recomputable_[op] != 0, [&](std::ostream& out) {
         out << "makes a copy, but " << graph_.op(op).info->name << " must run exactly once";
       });
       return;
@@ -124,6 +127,7 @@ class Execution {
   }
 
   const Graph& graph_;
+  const IdMap<OpId, uint8_t> recomputable_;
   IdMap<OpId, std::set<int>> copies_run_;
   IdMap<TensorId, std::set<int>> alive_;  // copies that exist now, of tensors that are not inputs
   std::size_t number_ = 0;

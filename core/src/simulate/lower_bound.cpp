@@ -51,6 +51,7 @@ class WorkingSets {
   WorkingSets(const Graph& graph, const CostTable& costs)
       : graph_(graph),
         costs_(costs),
+        recomputable_(recomputable_operators(graph)),
         across_(graph.op_count(), 0),
         survives_(graph.edge_count(), 0) {
     for (std::size_t t = 0; t < graph.tensors().size(); ++t) add_survivor(TensorId(t));
@@ -73,7 +74,7 @@ class WorkingSets {
   // Records where `id` is held for certain, if it is an output or cannot be recomputed.
   void add_survivor(TensorId id) {
     const Tensor& tensor = graph_.tensor(id);
-    if (tensor.is_input || (!tensor.is_output && recomputable(graph_, tensor.producer))) return;
+    if (tensor.is_input || (!tensor.is_output && recomputable_[tensor.producer] != 0)) return;
     OpSet held = descendants(graph_, tensor.producer);
     if (!tensor.is_output) {
       const OpSet needed_later = ancestors_of_readers(graph_, id);
@@ -91,6 +92,7 @@ class WorkingSets {
 
   const Graph& graph_;
   const CostTable& costs_;
+  const IdMap<OpId, uint8_t> recomputable_;
   IdMap<OpId, Bytes> across_;     // survivors that the operator neither reads nor makes
   IdMap<EdgeId, char> survives_;  // the operand is held after this use too
 };

@@ -1,6 +1,7 @@
 // What the optimizer decides: the order of operators, and how each consumer gets each tensor that it reads.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "magis/base/id.h"
@@ -24,7 +25,9 @@ struct Decisions {
 // Program order, nothing recomputed: what the captured graph does by itself.
 Decisions program_order(const Graph& graph);
 
-// An operator may run a second time: it is pure, and every tensor it reads can be had again.
+// An operator may run a second time: it is pure, and what it reads stays what it was (no operator writes to an input that it reads).
 bool recomputable(const Graph& graph, OpId op);
+// The same of every operator, in one pass over the graph.
+IdMap<OpId, uint8_t> recomputable_operators(const Graph& graph);
 
 }  // namespace magis
