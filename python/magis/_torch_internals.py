@@ -21,11 +21,18 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch.autograd import (
+    ProfilerConfig,
+    ProfilerState,
+    _disable_profiler_legacy,
+    _enable_profiler_legacy,
+)
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
+    "AllocationRecorder",
     "DataDependentOutputException",
     "DynamicOutputShapeException",
     "FakeTensor",
@@ -40,12 +47,15 @@ __all__ = [
     "has_data_mutation",
     "node_sequence_number",
     "plain_checkpoint",
+    "post_accumulate_hooks",
     "pretend_compiling",
     "pytree",
+    "tensor_hooks",
     "to_functional",
     "trace",
     "traced_graph",
     "unwrap_functional",
+    "version",
 ]
 
 # torch.utils._pytree: tree_flatten_with_path visits dicts in insertion order, and keystr spells a
@@ -208,3 +218,52 @@ def plain_checkpoint() -> Iterator[None]:
         ),
     ):
         yield
+
+
+def tensor_hooks(tensor: torch.Tensor) -> dict[int, Callable[[torch.Tensor], Any]]:
+    """What `tensor.register_hook` registered, by number; clearing the dictionary silences the
+    hooks.
+
+    Relies on: autograd reads this very dictionary whenever it has a gradient for the tensor.
+    """
+    hooks = tensor._backward_hooks
+    return {} if hooks is None else hooks
+
+
+def post_accumulate_hooks(tensor: torch.Tensor) -> dict[int, Callable[[torch.Tensor], Any]]:
+    """The same for `tensor.register_post_accumulate_grad_hook`."""
+    hooks = tensor._post_accumulate_grad_hooks
+    return {} if hooks is None else hooks
+
+
+def version(tensor: torch.Tensor) -> int:
+    """How often the tensor has been written to in place."""
+    count: int = tensor._version
+    return count
+
+
+class AllocationRecorder:
+    """Records what the CPU allocator does on this thread while the block runs, in order.
+
+    Relies on: the first-generation profiler reports each allocation and each release as one event
+    of kind "memory_alloc", and `record_function` blocks as "push" and "pop", in the order in which
+    they happen. Unlike torch.profiler it starts at once and prints nothing.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, int]] = []  # kind, name, bytes
+
+    def __enter__(self) -> AllocationRecorder:
+        experimental = torch._C._profiler._ExperimentalConfig()
+        _enable_profiler_legacy(
+            ProfilerConfig(ProfilerState.CPU, False, True, False, False, False, experimental)
+        )
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for thread in _disable_profiler_legacy():
+            self.events.extend((e.kind(), e.name(), e.cpu_memory_usage()) for e in thread)
+
+    def changes(self) -> Iterator[int]:
+        """Bytes allocated (positive) or released (negative), one event at a time."""
+        return (size for kind, _, size in self.events if kind == "memory_alloc")

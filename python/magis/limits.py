@@ -25,15 +25,22 @@ _UNITS = {
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*|%)\s*", re.ASCII)
 
 _MEMORY_FORMS = (
-    'a number of bytes (8589934592), a string with a unit ("8GiB", "8 GB", "512MB"; B, kB, MB, GB, TB are powers of 1000, '
-    'KiB, MiB, GiB, TiB of 1024), or a share of the baseline\'s peak ("40%", or a float in (0, 1] such as 0.4)'
+    'a number of bytes (8589934592), a string with a unit ("8GiB", "8 GB", "512MB"; B, kB, MB, GB, '
+    "TB are powers of 1000, "
+    'KiB, MiB, GiB, TiB of 1024), or a share of the baseline\'s peak ("40%", or a float in (0, 1] '
+    "such as 0.4)"
 )
-_LATENCY_FORMS = 'a multiple of the baseline\'s time that is at least 1 (1.1), or by how much slower the step may get ("10%")'
+_LATENCY_FORMS = (
+    "a multiple of the baseline's time that is at least 1 (1.1), or by how much slower the step "
+    'may get ("10%")'
+)
 
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """The most that persistent and transient bytes may come to: `bytes`, or `ratio` times the baseline's peak."""
+    """The most that persistent and transient bytes may come to: `bytes`, or `ratio` times the
+    baseline's peak.
+    """
 
     bytes: int | None = None
     ratio: float | None = None
@@ -137,13 +144,16 @@ Limit = MemoryLimit | LatencyLimit
 
 
 def parse_limit(memory_limit: Any = None, latency_limit: Any = None) -> Limit:
-    """The one limit that was given. With neither: the least memory at no more time than the baseline.
+    """The one limit that was given. With neither: the least memory at no more time than the
+    baseline.
 
-    Raises LimitError if both were given or one is not understood; the message names the accepted forms.
+    Raises LimitError if both were given or one is not understood; the message names the accepted
+    forms.
     """
     if memory_limit is not None and latency_limit is not None:
         raise LimitError(
-            "both a memory limit and a latency limit were given; give one, the other is what gets optimized"
+            "both a memory limit and a latency limit were given; give one, the other is what gets "
+            "optimized"
         )
     if memory_limit is not None:
         return MemoryLimit.parse(memory_limit)

@@ -1,0 +1,53 @@
+"""Train networks that do not fit: the same PyTorch step, with a peak memory promised to the byte.
+
+step = magis.optimize(model, loss_fn, (x, y), memory_limit="8GiB")
+loss = step(x, y)
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from magis import errors
+    from magis.capture import capture
+    from magis.report import Report
+    from magis.runtime import Step, optimize
+
+__all__ = ["Report", "Step", "__version__", "capture", "errors", "optimize"]
+
+_SUPPORTED_TORCH = "2.13"
+
+# Imported on first use: the command line starts without PyTorch. `capture` is not among them: its
+# package bears its name, and is callable through what `__getattr__` puts here.
+_HOMES = {"optimize": "magis.runtime", "Step": "magis.runtime", "Report": "magis.report"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"optimize", "Step"}:
+        _check_torch()
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    if name == "errors":
+        return importlib.import_module("magis.errors")
+    raise AttributeError(f"module 'magis' has no attribute {name!r}")
+
+
+def _check_torch() -> None:
+    """Warns, naming both versions, if this is not the PyTorch that magis is made for."""
+    import torch
+
+    if not torch.__version__.startswith(f"{_SUPPORTED_TORCH}."):
+        warnings.warn(
+            f"magis is made for torch {_SUPPORTED_TORCH}, this is torch {torch.__version__}: "
+            "capture relies on "
+            "interfaces that differ between versions, and may fail or be refused by the replay "
+            "check",
+            stacklevel=3,
+        )

@@ -1,0 +1,117 @@
+"""`magis.optimize`: what a user calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from magis import _core
+from magis.errors import MagisError
+from magis.limits import parse_limit
+from magis.runtime.batch import Arguments
+from magis.runtime.planner import SearchSettings, choose_profile
+from magis.runtime.progress import Callback
+from magis.runtime.step import OnNewShape, Step, device_of
+from magis.runtime.workshop import Verify, Workshop
+
+
+def optimize(
+    model: nn.Module,
+    loss_fn: Callable[..., Any] | None,
+    batch: Any,
+    *,
+    memory_limit: int | float | str | None = None,
+    latency_limit: float | str | None = None,
+    device: str | None = None,
+    time_budget: float = 10.0,
+    strict: bool = False,
+    verify: Verify = "auto",
+    tolerance: float | None = None,
+    on_new_shape: OnNewShape = "replan",
+    verify_every: int = 0,
+    plan_cache: int = 8,
+    seed: int = 0,
+    progress: Callback | None = None,
+) -> Step:
+    """Plans the training step of `model` so that it keeps a limit, and returns it as a callable.
+
+    Args:
+        model: any module; it is neither changed nor copied.
+        loss_fn: `loss_fn(model, *batch)`, or `loss_fn(model, **batch)` if the batch is a dict.
+            Returns a scalar, or a tuple
+            whose first item is one; the rest comes back detached. None: the forward pass alone,
+            `model(*batch)`.
+        batch: an example batch, any pytree. Floats in it are runtime scalars, other values than
+            tensors are fixed.
+        memory_limit: the most that persistent and transient bytes may come to: bytes, "8GiB", "40%"
+            or 0.4 of the baseline.
+        latency_limit: the longest that the step may take: 1.1 times the baseline, or "10%" slower.
+            Give one limit; with
+            neither the plan is the one of least memory that takes no more time than the baseline.
+        device: name of the profile that times come from; by default the one that fits the model's
+            device.
+        time_budget: seconds for the search, per plan.
+        strict: raise LimitNotMetError where otherwise the best plan comes with a warning.
+        verify: "auto" runs each new capture once against eager, on the batch or, if eager does not
+            fit, on a smaller one;
+            "off" does not.
+        tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
+            tensor's largest value;
+            None asks for equal bits.
+        on_new_shape: what to do when something that was fixed at capture has changed: "replan", run
+            the call "eager", or
+            "error".
+        verify_every: compare with eager on every so many calls; 0 never.
+        plan_cache: how many plans for different shapes and modes are kept.
+        seed: of the search.
+        progress: called with a `magis._core.Progress` now and then; returning False ends the
+            search. None: a bar on a terminal.
+
+    Raises:
+        CaptureError: the step cannot be captured; names the module and the line.
+        LimitError: the limit is not understood, or lies below the certified lower bound.
+        LimitNotMetError: with `strict`.
+        ReplayError: the captured step does not reproduce eager; names the first tensor.
+        MagisError: an argument is not understood.
+    """
+    limit = parse_limit(memory_limit, latency_limit)
+    _check_choice("on_new_shape", on_new_shape, ("replan", "eager", "error"))
+    _check_choice("verify", verify, ("auto", "off"))
+    _check_number("time_budget", time_budget, 0)
+    _check_number("verify_every", verify_every, 0)
+    _check_number("plan_cache", plan_cache, 1)
+    if tolerance is not None:
+        _check_number("tolerance", tolerance, 0)
+    arguments = Arguments(batch)
+    place = device_of(model, arguments)
+    settings = SearchSettings(
+        limit=limit,
+        profile=choose_profile(device, place),
+        time_budget=time_budget,
+        strict=strict,
+        seed=seed,
+        progress=progress,
+    )
+    workshop = Workshop(model, loss_fn, settings, device=place, verify=verify, tolerance=tolerance)
+    try:
+        return Step(
+            workshop,
+            arguments,
+            on_new_shape=on_new_shape,
+            verify_every=verify_every,
+            plan_cache=plan_cache,
+        )
+    except _core.UserError as error:
+        raise MagisError(str(error)) from error
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise MagisError(f"{name}={value!r} is not understood; choose one of {', '.join(choices)}")
+
+
+def _check_number(name: str, value: float, least: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+        raise MagisError(f"{name}={value!r} must be a number that is at least {least}")

@@ -1,0 +1,78 @@
+"""One call's batch: how it is passed on, and its leaves by path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from magis.capture.batch import flatten_batch, normalise_batch
+from magis.errors import GuardError
+
+Batch = tuple[Any, ...] | dict[str, Any]
+
+
+class Arguments:
+    """A batch in the form in which a loss function takes it: positional (tuple) or keyword (dict)
+    arguments.
+    """
+
+    def __init__(self, batch: Any) -> None:
+        self.batch: Batch = normalise_batch(batch)
+        leaves, self.spec = pytree.tree_flatten(self.batch)
+        self.leaves: list[Any] = leaves
+        self._paths: list[str] | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """The leaves' paths as capture spells them: "[0]" or "['labels'][1]"."""
+        if self._paths is None:
+            self._paths = [path for path, _ in flatten_batch(self.batch)[0]]
+        return self._paths
+
+    def call(self, function: Callable[..., Any], *before: Any) -> Any:
+        """`function(*before, *batch)` or `function(*before, **batch)`."""
+        if isinstance(self.batch, dict):
+            return function(*before, **self.batch)
+        return function(*before, *self.batch)
+
+    def cut_off(self) -> Arguments:
+        """The same batch without history, hooks and gradients: what flows back stops there."""
+
+        def cut(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor) or not leaf.requires_grad:
+                return leaf
+            return leaf.detach().requires_grad_()
+
+        return self.with_leaves([cut(leaf) for leaf in self.leaves])
+
+    def with_leaves(self, leaves: Sequence[Any]) -> Arguments:
+        """The same structure around other leaves."""
+        return Arguments(pytree.tree_unflatten(list(leaves), self.spec))
+
+
+def arguments_like(example: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """What was passed to a step, in the form of its example batch. Raises GuardError if it has
+    another form.
+
+    Keyword arguments may come in any order.
+    """
+    if isinstance(example, dict):
+        if args:
+            raise GuardError(
+                f"the step takes keyword arguments ({', '.join(example)}), as its example batch "
+                "was a "
+                f"dict; {len(args)} positional ones were given"
+            )
+        if kwargs.keys() == example.keys():
+            kwargs = {key: kwargs[key] for key in example}
+        return Arguments(kwargs)
+    if kwargs:
+        raise GuardError(
+            f"the step takes {len(example)} positional arguments, as its example batch was a "
+            "tuple; "
+            f"the keyword {next(iter(kwargs))!r} was given"
+        )
+    return Arguments(args)

@@ -1,0 +1,177 @@
+"""One call of a planned step: the plan runs, then everything it leaves is put in place at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from magis import _torch_internals as internals
+from magis.errors import TornStep
+from magis.runtime.compiled import CompiledPlan
+from magis.runtime.generator import GeneratorState
+from magis.runtime.gradients import (
+    Deposit,
+    Slot,
+    deposit,
+    run_post_accumulate_hooks,
+    run_tensor_hooks,
+)
+from magis.runtime.interrupts import DeferredInterrupt
+from magis.runtime.model_view import ModelView
+
+if TYPE_CHECKING:
+    from magis.runtime.planned import PlannedStep
+
+
+class Call:
+    """One call: the plan runs, then everything it leaves behind is put in place at once."""
+
+    def __init__(
+        self,
+        step: PlannedStep,
+        plan: CompiledPlan,
+        view: ModelView,
+        leaves: Sequence[Any],
+        gradients: list[tuple[Slot, torch.Tensor, Deposit]],
+    ) -> None:
+        self.step = step
+        self.plan = plan
+        self.view = view
+        self.leaves = leaves
+        self.gradients = gradients
+        self.committed = False
+
+    def run(self) -> Any:
+        accumulated = {
+            slot.path: target.grad
+            for slot, target, way in self.gradients
+            if way is Deposit.accumulate
+        }
+        versions = {
+            path: internals.version(grad) for path, grad in accumulated.items() if grad is not None
+        }
+        inputs = self.step.inputs(self.plan, self.view, self.leaves, accumulated)
+        generators = GeneratorState([self.step.device]) if self.plan.draws_random_numbers else None
+        try:
+            with plain_modes(self.step.device.type):
+                outputs = self.plan(inputs)
+            result = self._leave(outputs, inputs)
+        except BaseException as error:
+            if self.committed:
+                raise
+            with DeferredInterrupt():
+                release_frames(error, self.plan.file_name)
+                if generators is not None:
+                    generators.restore()
+            touched = [
+                path
+                for path, grad in accumulated.items()
+                if grad is not None and internals.version(grad) != versions[path]
+            ]
+            if touched:
+                raise torn_step(error, touched, len(self.gradients)) from error
+            raise
+        return result
+
+    def _leave(self, outputs: Sequence[torch.Tensor], inputs: Sequence[Any]) -> Any:
+        result = self.step.rebuild(self.plan, outputs, self.leaves)
+        values = {
+            output.path: value
+            for output, value in zip(self.plan.outputs, outputs, strict=True)
+            if output.kind == "grad"
+        }
+        with torch.no_grad():
+            buffers = self._new_buffers(outputs, inputs)
+            for slot, target, way in self.gradients:
+                if way is Deposit.hook:
+                    values[slot.path] = run_tensor_hooks(target, values[slot.path])
+            with DeferredInterrupt():
+                self._commit(buffers, values)
+                self.committed = True
+            run_post_accumulate_hooks(
+                target for _, target, way in self.gradients if way is not Deposit.propagate
+            )
+        self._propagate(values)
+        return result
+
+    def _new_buffers(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[Any]
+    ) -> dict[str, torch.Tensor]:
+        """New values of buffers by path, none of which shares storage with an input."""
+        found = {
+            output.path: value
+            for output, value in zip(self.plan.outputs, outputs, strict=True)
+            if output.kind == "buffer"
+        }
+        if not found:
+            return found
+        # A step may leave one buffer's old value in another; copying one after the other would lose
+        # it.
+        old = {
+            tensor.untyped_storage().data_ptr()
+            for tensor in inputs
+            if isinstance(tensor, torch.Tensor)
+        }
+        return {
+            path: value.clone() if value.untyped_storage().data_ptr() in old else value
+            for path, value in found.items()
+        }
+
+    def _commit(self, buffers: dict[str, torch.Tensor], gradients: dict[str, torch.Tensor]) -> None:
+        current = self.view.buffers()
+        for path, value in buffers.items():
+            buffer = current[path]
+            if buffer.shape == value.shape and buffer.dtype == value.dtype:
+                buffer.copy_(value)
+            else:  # the forward pass puts another tensor in its place
+                self.view.set_buffer(path, value)
+        for slot, target, way in self.gradients:
+            if way in {Deposit.take, Deposit.add, Deposit.hook}:
+                deposit(target, gradients[slot.path])
+
+    def _propagate(self, gradients: dict[str, torch.Tensor]) -> None:
+        """Computed batch tensors hand their gradients on to what they were computed from."""
+        computed = [
+            (target, gradients[slot.path])
+            for slot, target, way in self.gradients
+            if way is Deposit.propagate
+        ]
+        if computed:
+            tensors, incoming = zip(*computed, strict=True)
+            torch.autograd.backward(tensors, incoming)
+
+
+@contextlib.contextmanager
+def plain_modes(device_type: str) -> Iterator[None]:
+    """No autograd, no autocast: what a plan needs was written into it at capture."""
+    with contextlib.ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))  # gradients must be ordinary tensors
+        stack.enter_context(torch.no_grad())
+        for device in {"cpu", device_type}:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+def release_frames(error: BaseException, file_name: str) -> None:
+    """Lets go of the tensors in a failed step's frames, which the traceback would keep alive."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == file_name:
+            traceback.tb_frame.clear()
+        traceback = traceback.tb_next
+
+
+def torn_step(error: BaseException, touched: list[str], count: int) -> TornStep:
+    names = ", ".join(touched[:8]) + (f" and {len(touched) - 8} more" if len(touched) > 8 else "")
+    return TornStep(
+        f"the step was broken off by {type(error).__name__} after it had added into the gradients "
+        f"of {names} "
+        f"({len(touched)} of {count}); zero the gradients before the next step. "
+        "Parameters, buffers and the random generator are as before.",
+        touched,
+    )

@@ -1,0 +1,106 @@
+"""A plan as a Python function, with its inputs and outputs by kind and path."""
+
+from __future__ import annotations
+
+import base64
+import linecache
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from magis.errors import PlanError
+
+if TYPE_CHECKING:
+    from magis import _core
+
+DTYPES: dict[str, torch.dtype] = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "u16": torch.uint16,
+    "u32": torch.uint32,
+    "u64": torch.uint64,
+    "bool": torch.bool,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
+    "f8e4m3fn": torch.float8_e4m3fn,
+    "f8e5m2": torch.float8_e5m2,
+}
+
+Step = Callable[[Sequence[Any]], Sequence[torch.Tensor]]
+
+
+class CompiledPlan:
+    """The function that a plan's source defines, ready to be called.
+
+    The source is registered with `linecache`, so a traceback through a step shows its lines; its
+    file name is "<magis plan 1a2b3c4d>".
+    """
+
+    def __init__(self, plan: _core.Plan, device: torch.device, heading: str = "") -> None:
+        self.plan = plan
+        self.source = plan.source(heading)
+        graph = plan.graph
+        self.inputs = graph.inputs
+        self.outputs = graph.outputs
+        self.file_name = f"<magis plan {graph.fingerprint()[:8]}-{id(self):x}>"
+        self.step = self._define_step()
+        self.constants = [
+            load_constant(entry, device) for entry in self.inputs if entry.kind == "const"
+        ]
+        self.draws_random_numbers = any(map(is_random, graph.operator_counts()))
+
+    def _define_step(self) -> Step:
+        lines = self.source.splitlines(keepends=True)
+        linecache.cache[self.file_name] = (len(self.source), None, lines, self.file_name)
+        weakref.finalize(self, linecache.cache.pop, self.file_name, None)
+        namespace: dict[str, Any] = {"__name__": f"magis_plan_{id(self):x}"}
+        exec(compile(self.source, self.file_name, "exec"), namespace)
+        step: Step = namespace["step"]
+        return step
+
+    def __call__(self, inputs: Sequence[Any]) -> Sequence[torch.Tensor]:
+        """Runs the step under the caller's modes; the result has one tensor per output."""
+        return self.step(inputs)
+
+
+def load_constant(entry: _core.Input, device: torch.device) -> torch.Tensor:
+    """The tensor that a `const` input's path spells: base64 of its contiguous bytes."""
+    dtype = DTYPES[entry.dtype]
+    try:
+        data = bytearray(base64.b64decode(entry.path, validate=True))
+    except ValueError as error:
+        raise PlanError(f"constant %{entry.name}: {error}") from None
+    count = 1
+    for length in entry.shape:
+        count *= length
+    if len(data) != count * dtype.itemsize:
+        raise PlanError(
+            f"constant %{entry.name}: {len(data)} bytes, but its type needs "
+            f"{count * dtype.itemsize}"
+        )
+    tensor = torch.empty_strided(entry.shape, entry.strides, dtype=dtype, device=device)
+    if count:
+        tensor.copy_(torch.frombuffer(data, dtype=dtype).reshape(entry.shape))
+    return tensor
+
+
+def operator_named(name: str) -> Any:
+    """The overload that the text calls `aten.mm` or `aten.add.Tensor`."""
+    namespace, operator, *overload = name.split(".")
+    packet = getattr(getattr(torch.ops, namespace), operator)
+    return getattr(packet, overload[0] if overload else "default")
+
+
+def is_random(name: str) -> bool:
+    """Whether the operator draws from the generator."""
+    tags = operator_named(name).tags
+    return torch.Tag.nondeterministic_seeded in tags

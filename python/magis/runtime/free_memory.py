@@ -1,0 +1,40 @@
+"""How much memory could be allocated right now without anything else having to go."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_bytes(device: torch.device) -> int:
+    """Free bytes on `device`; on a CPU what the system and the container's limit leave."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        # Memory that PyTorch holds in reserve is free to it, too.
+        reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free + reserve)
+    return min(_system_bytes(), _container_bytes())
+
+
+def _system_bytes() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _container_bytes() -> int:
+    """What a memory limit of the control group leaves, or as good as endless if there is none."""
+    try:
+        limit = (_CGROUP / "memory.max").read_text().strip()
+        used = (_CGROUP / "memory.current").read_text().strip()
+        return int(limit) - int(used)
+    except (OSError, ValueError):  # no such group, or "max"
+        return 1 << 62

@@ -1,0 +1,148 @@
+"""A plan on disk: a versioned JSON envelope around plan text.
+
+    {"magis": "0.1.0", "format": 1, "device": "cpu", "limit": "...", "promise": {...}, "decisions":
+    {...}, "report": {...},
+     "text": "magis 1 ..."}
+
+The text is the plan; everything else is for people and tools that look at it. Reading one runs
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from magis import __version__
+from magis.errors import PlanError
+from magis.report import Report
+
+if TYPE_CHECKING:
+    from magis import _core
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """What a plan file holds: the plan's text, and the report on the search that found it."""
+
+    magis: str  # version that wrote it
+    device: str  # profile that its times come from
+    limit: str
+    promise: dict[str, Any]  # peak_bytes, persistent_bytes, transient_peak_bytes, seconds, met
+    decisions: dict[str, Any]  # operators, operators_run, recomputed
+    report: Report
+    text: str
+
+
+def envelope(plan: _core.Plan, report: Report) -> str:
+    """The file's text."""
+    content = {
+        "magis": __version__,
+        "format": FORMAT,
+        "device": report.device,
+        "limit": report.limit,
+        "promise": {
+            "peak_bytes": report.promised_peak_bytes,
+            "persistent_bytes": report.persistent_bytes,
+            "transient_peak_bytes": report.transient_peak_bytes,
+            "seconds": report.seconds,
+            "met": report.met,
+        },
+        "decisions": {
+            "operators": plan.graph.operator_count,
+            "operators_run": plan.operators_run(),
+            "recomputed": report.recomputed,
+        },
+        "report": report.to_json(),
+        "text": plan.text(),
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def write_plan(path: str | os.PathLike[str], plan: _core.Plan, report: Report) -> None:
+    """Writes the whole file or nothing. Raises PlanError if `path` cannot be written."""
+    target = Path(path)
+    try:
+        _replace(target.resolve(), envelope(plan, report))
+    except OSError as error:
+        raise PlanError(
+            f"{target}: the plan cannot be written ({error.strerror or error}); choose another path"
+        ) from None
+
+
+def _replace(target: Path, text: str) -> None:
+    """A temporary file beside `target`, then renamed over it: a reader sees the old file or the new
+    one.
+    """
+    if target.is_dir():
+        raise IsADirectoryError(None, "is a folder")
+    if target.exists() and not stat.S_IMODE(target.stat().st_mode) & 0o222:
+        raise PermissionError(None, "the file is read-only")
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_plan(path: str | os.PathLike[str]) -> PlanFile:
+    """Raises PlanError that says what is wrong with the file: missing, truncated, foreign, or of a
+    newer format.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise PlanError(f"{path}: not a text file, so not a plan that magis wrote") from None
+    except OSError as error:
+        raise PlanError(f"{path}: the plan cannot be read ({error.strerror})") from None
+    return parse_envelope(text, str(path))
+
+
+def parse_envelope(text: str, name: str) -> PlanFile:
+    """The same for text that has been read already; `name` is what messages call it."""
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("{"):
+            raise PlanError(
+                f"{name}:{error.lineno}:{error.colno}: the plan is damaged or cut off "
+                f"({error.msg}); make it again"
+            ) from None
+        raise PlanError(
+            f"{name}: not a plan file; `step.save` and `magis optimize -o` write them"
+        ) from None
+    if not isinstance(content, dict) or "magis" not in content or "format" not in content:
+        raise PlanError(f"{name}: JSON, but not a plan that magis wrote")
+    if content["format"] != FORMAT:
+        raise PlanError(
+            f"{name}: written by magis {content['magis']} in format {content['format']}; this is "
+            "magis "
+            f"{__version__}, which reads format {FORMAT}. Install that version, or make the plan "
+            "again."
+        )
+    try:
+        return PlanFile(
+            magis=content["magis"],
+            device=content["device"],
+            limit=content["limit"],
+            promise=content["promise"],
+            decisions=content["decisions"],
+            report=Report.from_json(content["report"]),
+            text=content["text"],
+        )
+    except KeyError as error:
+        raise PlanError(f"{name}: the plan has no field {error}; make it again") from None

@@ -1,0 +1,165 @@
+"""One captured step with its plans: chooses a plan, runs it, and leaves what backward would have
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from magis.capture.batch import OutputLeaf, OutputScalar
+from magis.capture.scalars import evaluate
+from magis.runtime.call import Call
+from magis.runtime.compiled import CompiledPlan
+from magis.runtime.gradients import Deposit, slots_of
+from magis.runtime.model_view import ModelView
+
+if TYPE_CHECKING:
+    from magis.capture import Capture
+
+# Which gradients are present on entry is nearly always all or none. More patterns than this are not
+# planned for: their gradients are added after the plan has run.
+MOST_ACCUMULATING_PLANS = 4
+
+PlanAccumulation = Callable[[frozenset[str]], CompiledPlan]
+
+
+class _Table(Enum):
+    """Where an input of a plan comes from."""
+
+    parameters = auto()
+    buffers = auto()
+    leaves = auto()
+    scalars = auto()
+    constants = auto()
+    gradients = auto()
+
+
+_TABLE_OF_KIND = {
+    "param": _Table.parameters,
+    "buffer": _Table.buffers,
+    "batch": _Table.leaves,
+    "scalar": _Table.scalars,
+    "const": _Table.constants,
+    "grad": _Table.gradients,
+}
+
+
+class PlannedStep:
+    """A captured step that can be run.
+
+    `base` returns every gradient as a new tensor. A plan that adds into the gradients of given
+    paths is made by `plan_accumulation` the first time it is needed.
+    """
+
+    def __init__(
+        self,
+        capture: Capture,
+        base: CompiledPlan,
+        leaf_paths: Sequence[str],
+        device: torch.device,
+        plan_accumulation: PlanAccumulation,
+    ) -> None:
+        self.capture = capture
+        self.base = base
+        self.device = device
+        self.leaf_paths = list(leaf_paths)
+        self.slots = slots_of(base.plan.graph, leaf_paths)
+        self.last = base  # the plan that ran last
+        self._plan_accumulation = plan_accumulation
+        self._accumulating: dict[frozenset[str], CompiledPlan] = {}
+        self._sources: dict[CompiledPlan, list[tuple[_Table, Any]]] = {}
+
+    def run(self, view: ModelView, leaves: Sequence[Any]) -> Any:
+        """Runs the step on a batch whose leaves are `leaves`, and returns what the loss function
+        returned, detached.
+
+        Raises TornStep if it fails after some gradient was added into; after any other failure
+        everything is as before.
+        """
+        targets = [slot.target(view.parameters, leaves) for slot in self.slots]
+        deposits = [slot.deposit(target) for slot, target in zip(self.slots, targets, strict=True)]
+        plan = self._choose(deposits)
+        self.last = plan
+        gradients = list(zip(self.slots, targets, deposits, strict=True))
+        return Call(self, plan, view, leaves, gradients).run()
+
+    def inputs(
+        self, plan: CompiledPlan, view: ModelView, leaves: Sequence[Any], grads: dict[str, Any]
+    ) -> list[Any]:
+        """What `plan` takes, in its order."""
+        sources = self._sources.get(plan)
+        if sources is None:
+            sources = self._sources[plan] = self._find_sources(plan)
+        scalars: dict[str, float] = {}
+        expressions = [key for table, key in sources if table is _Table.scalars]
+        if expressions:
+            floats = self._floats(leaves)
+            scalars = {key: evaluate(key, floats) for key in expressions}
+        tables: dict[_Table, Any] = {
+            _Table.parameters: view.parameters,
+            _Table.buffers: view.buffers(),
+            _Table.leaves: leaves,
+            _Table.scalars: scalars,
+            _Table.constants: plan.constants,
+            _Table.gradients: grads,
+        }
+        return [tables[table][key] for table, key in sources]
+
+    def _find_sources(self, plan: CompiledPlan) -> list[tuple[_Table, Any]]:
+        leaf = {path: i for i, path in enumerate(self.leaf_paths)}
+        constants = iter(range(len(plan.constants)))
+        sources: list[tuple[_Table, Any]] = []
+        for entry in plan.inputs:
+            table = _TABLE_OF_KIND[entry.kind]
+            key: Any = entry.path
+            if table is _Table.leaves:
+                key = leaf[entry.path]
+            elif table is _Table.constants:
+                key = next(constants)
+            sources.append((table, key))
+        return sources
+
+    def _choose(self, deposits: list[Deposit]) -> CompiledPlan:
+        """The plan for this pattern of gradients; turns `accumulate` into `add` where there is
+        none.
+        """
+        paths = frozenset(
+            slot.path
+            for slot, way in zip(self.slots, deposits, strict=True)
+            if way is Deposit.accumulate
+        )
+        if not paths:
+            return self.base
+        plan = self._accumulating.get(paths)
+        if plan is None and len(self._accumulating) < MOST_ACCUMULATING_PLANS:
+            plan = self._accumulating[paths] = self._plan_accumulation(paths)
+        if plan is not None:
+            return plan
+        deposits[:] = [Deposit.add if way is Deposit.accumulate else way for way in deposits]
+        return self.base
+
+    def rebuild(
+        self, plan: CompiledPlan, outputs: Sequence[torch.Tensor], leaves: Sequence[Any]
+    ) -> Any:
+        """The loss function's result, its tensors taken from `outputs`."""
+        position = {(output.kind, output.path): i for i, output in enumerate(plan.outputs)}
+        results: list[Any] = []
+        for leaf in self.capture.out_leaves:
+            if isinstance(leaf, OutputLeaf):
+                output = self.base.outputs[leaf.index]
+                value = outputs[position[output.kind, output.path]]
+                results.append(value.detach() if value.requires_grad else value)
+            elif isinstance(leaf, OutputScalar):
+                results.append(evaluate(leaf.expression, self._floats(leaves)))
+            else:
+                results.append(leaf.value)
+        return pytree.tree_unflatten(results, self.capture.out_spec)
+
+    def _floats(self, leaves: Sequence[Any]) -> dict[str, float]:
+        pairs = zip(self.leaf_paths, leaves, strict=True)
+        return {path: leaf for path, leaf in pairs if isinstance(leaf, float)}

@@ -1,0 +1,193 @@
+"""From a captured graph to a plan: the limit in bytes or seconds, the search, and what the user
+must hear about it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from magis import _core
+from magis.errors import LimitError, LimitNotMetError, MagisError, PlanError
+from magis.limits import Limit, MemoryLimit
+from magis.report.text import bytes_text
+from magis.runtime.progress import Callback, listening
+from magis.verify import verify_plan
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What the user asked of the search."""
+
+    limit: Limit
+    profile: str  # device profile that times come from
+    time_budget: float  # seconds
+    strict: bool
+    seed: int
+    progress: Callback | None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The user's limit, for one graph: exactly one is set."""
+
+    memory_bytes: int | None = None
+    seconds: float | None = None
+
+    def keywords(self) -> dict[str, Any]:
+        return {"memory_limit": self.memory_bytes, "latency_limit": self.seconds}
+
+
+def choose_profile(wanted: str | None, device: torch.device) -> str:
+    """The profile asked for, or the one that fits the device. Raises MagisError naming all if there
+    is none of that name.
+    """
+    known = _core.device_profiles()
+    if wanted is not None:
+        if wanted not in known:
+            raise MagisError(f"unknown device {wanted!r}; choose one of {', '.join(known)}")
+        return wanted
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return "cpu" if device.type == "cpu" else "reference"
+    name = torch.cuda.get_device_name(device)
+    squeezed = name.lower().replace(" ", "")
+    # "h200" before "h100" and so on: the longest name that fits.
+    for profile in sorted(known, key=len, reverse=True):
+        if profile in squeezed:
+            return profile
+    warnings.warn(
+        f'there is no profile for {name!r}; times are estimated with "reference", memory is exact '
+        "all the same "
+        f"(device=... chooses another: {', '.join(known)})",
+        stacklevel=4,
+    )
+    return "reference"
+
+
+def baseline_of(graph: _core.Graph, profile: str) -> _core.Simulation:
+    """The captured graph as it is, in program order."""
+    return _core.Plan.program_order(graph).simulate(profile)
+
+
+def bound_for(
+    limit: Limit, baseline: _core.Simulation, measured_peak_bytes: int | None = None
+) -> Bound:
+    """The limit in bytes or seconds. Ratios of memory refer to eager's measured peak if it is
+    known.
+    """
+    if isinstance(limit, MemoryLimit):
+        return Bound(memory_bytes=limit.resolve(measured_peak_bytes or baseline.peak_bytes))
+    return Bound(seconds=limit.resolve(baseline.seconds))
+
+
+def bound_for_accumulation(settings: SearchSettings, bound: Bound, graph: _core.Graph) -> Bound:
+    """`bound`, for the step `graph` that adds into gradients which are there already.
+
+    They count as persistent, and adding takes time: ratios refer to this graph where that is more.
+    """
+    own = bound_for(settings.limit, baseline_of(graph, settings.profile))
+    if own.memory_bytes is None or bound.memory_bytes is None:
+        return own
+    return Bound(memory_bytes=max(own.memory_bytes, bound.memory_bytes))
+
+
+def check_lower_bound(graph: _core.Graph, settings: SearchSettings, bound: Bound) -> None:
+    """Raises LimitError, quoting the certified lower bound, if the memory limit lies below it."""
+    if bound.memory_bytes is None:
+        return
+    probe = _core.optimize(
+        graph, device=settings.profile, time_budget=0.0, state_budget=1, **bound.keywords()
+    )
+    if bound.memory_bytes < probe.lower_bound_bytes:
+        raise LimitError(
+            f"{settings.limit} ({bytes_text(bound.memory_bytes)}) lies below the certified lower "
+            "bound of "
+            f"{probe.lower_bound_bytes:,} bytes ({bytes_text(probe.lower_bound_bytes)}), which no "
+            "order and no "
+            f"recomputation of this graph can stay under: {bytes_text(probe.persistent_bytes)} are "
+            "there before the step "
+            f"(parameters, buffers, batch); beyond that, {probe.lower_bound_reason}. "
+            "Give a higher limit, or a smaller batch."
+        )
+
+
+def search(graph: _core.Graph, settings: SearchSettings, bound: Bound) -> _core.Result:
+    """The best plan found, verified. Raises LimitNotMetError if it does not keep the limit and that
+    was asked for.
+    """
+    baseline = baseline_of(graph, settings.profile)
+    with listening(settings.progress, settings.time_budget, baseline.seconds) as listener:
+        result = _core.optimize(
+            graph,
+            device=settings.profile,
+            time_budget=settings.time_budget,
+            seed=settings.seed,
+            progress=listener,
+            **bound.keywords(),
+        )
+    _verify(result, settings)
+    if not result.met and settings.strict:
+        raise LimitNotMetError(_not_met(result, settings, bound))
+    return result
+
+
+def _verify(result: _core.Result, settings: SearchSettings) -> None:
+    """Holds the plan to the graph and its promise to an independent count. Raises PlanError."""
+    facts = verify_plan(result.plan.text(), device=settings.profile)
+    if facts.peak_bytes != result.peak_bytes:
+        raise PlanError(
+            f"the plan promises {result.peak_bytes:,} bytes, an independent count comes to "
+            f"{facts.peak_bytes:,} "
+            f"(at {facts.peak_statement}); this is a bug in magis"
+        )
+
+
+def tell_not_met(
+    result: _core.Result, settings: SearchSettings, bound: Bound, stacklevel: int
+) -> None:
+    """Warns if the plan does not keep the limit."""
+    if not result.met:
+        warnings.warn(_not_met(result, settings, bound), stacklevel=stacklevel + 1)
+
+
+def tell_nothing_gained(
+    result: _core.Result, settings: SearchSettings, baseline_peak_bytes: int, stacklevel: int
+) -> None:
+    """Warns if the plan needs as much memory as the baseline."""
+    if result.peak_bytes < baseline_peak_bytes:
+        return
+    if isinstance(settings.limit, MemoryLimit) and result.met:
+        reason = "the limit holds without any change"
+    else:
+        reason = _why(result)
+    warnings.warn(
+        f"magis gained nothing: the step's peak is {bytes_text(result.peak_bytes)}, before "
+        f"{bytes_text(baseline_peak_bytes)} (limit: {settings.limit}; {reason})",
+        stacklevel=stacklevel + 1,
+    )
+
+
+def _not_met(result: _core.Result, settings: SearchSettings, bound: Bound) -> str:
+    if bound.memory_bytes is not None:
+        wanted, found = bytes_text(bound.memory_bytes), bytes_text(result.peak_bytes)
+    else:
+        wanted, found = f"{bound.seconds:.4g} s", f"{result.seconds:.4g} s"
+    return (
+        f"the limit was not met ({settings.limit}): {wanted} asked for, the best plan found needs "
+        f"{found}; "
+        f"{_why(result)}, the certified lower bound is {bytes_text(result.lower_bound_bytes)}. "
+        "A longer time_budget may find a better plan"
+    )
+
+
+def _why(result: _core.Result) -> str:
+    reasons = {
+        "converged": "nothing was left to try",
+        "time_budget": "the time budget was used up",
+        "state_budget": "the state budget was used up",
+        "interrupted": "the search was interrupted",
+    }
+    return reasons.get(result.stop_reason, result.stop_reason)

@@ -1,0 +1,221 @@
+"""The comparison of a captured step with eager PyTorch: loss, other results, gradients, buffers,
+random generator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from magis import _torch_internals as internals
+from magis.errors import ReplayError
+from magis.runtime.batch import Arguments
+from magis.runtime.generator import GeneratorState
+from magis.runtime.guards import leaf_words
+from magis.runtime.model_view import ModelView
+from magis.runtime.planned import PlannedStep
+from magis.runtime.sandbox import Sandbox, same_bits
+
+LossFunction = Callable[..., Any]
+
+_LOOKS_AT_DATA = (
+    "The model looks at data (a mask, for instance) and chooses other kernels by it; the capture "
+    "holds the choice that is right for any data, which may differ in the last bits: "
+    "tolerance=1e-6 is usual then."
+)
+_UNSEEN = (
+    "The model may do something at run time that capture cannot see (Python state, "
+    "data-dependent choices), or this is a bug in magis."
+)
+
+
+@dataclass
+class Trace:
+    """What one run of a step left behind."""
+
+    results: list[tuple[str, Any]]  # path, leaf of what the loss function returned
+    gradients: dict[str, torch.Tensor | None]
+    buffers: dict[str, torch.Tensor]
+    generators: GeneratorState
+    peak_bytes: int | None = (
+        None  # above what was allocated on entry; None if it could not be measured
+    )
+
+
+def run_eager(model: torch.nn.Module, loss_fn: LossFunction | None, arguments: Arguments) -> Any:
+    """One ordinary step under the caller's modes: gradients are added, the result comes back
+    detached.
+    """
+    if loss_fn is None:
+        return arguments.call(model)
+    with torch.inference_mode(False), torch.enable_grad():
+        result = arguments.call(loss_fn, model)
+        loss = pytree.tree_leaves(result)[0]
+        loss.backward()
+    return pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), result)
+
+
+def trace_eager(
+    model: torch.nn.Module,
+    loss_fn: LossFunction | None,
+    arguments: Arguments,
+    view: ModelView,
+    device: torch.device,
+) -> Trace:
+    """What eager PyTorch leaves behind for this batch, and its peak. The model is afterwards as
+    before.
+    """
+    arguments = arguments.cut_off()
+    with Sandbox(view, device), measured_peak(device) as peak:
+        result = run_eager(model, loss_fn, arguments)
+        trace = _trace(result, arguments, view, device)
+    trace.peak_bytes = peak[0]
+    return trace
+
+
+def trace_planned(
+    step: PlannedStep, arguments: Arguments, view: ModelView, device: torch.device
+) -> Trace:
+    """What the planned step leaves behind for this batch. The model is afterwards as before."""
+    arguments = arguments.cut_off()
+    with Sandbox(view, device):
+        result = step.run(view, arguments.leaves)
+        return _trace(result, arguments, view, device)
+
+
+def _trace(result: Any, arguments: Arguments, view: ModelView, device: torch.device) -> Trace:
+    leaves = pytree.tree_flatten_with_path(result)[0]
+    gradients: dict[str, torch.Tensor | None] = {
+        name: parameter.grad for name, parameter in view.parameters.items()
+    }
+    for path, leaf in zip(arguments.paths, arguments.leaves, strict=True):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            gradients[path] = leaf.grad
+    buffers = {name: buffer.detach().clone() for name, buffer in view.buffers().items()}
+    return Trace(
+        [(pytree.keystr(path), leaf) for path, leaf in leaves],
+        gradients,
+        buffers,
+        GeneratorState([device]),
+    )
+
+
+@contextlib.contextmanager
+def measured_peak(device: torch.device) -> Iterator[list[int | None]]:
+    """The most that the block allocates above what was allocated on entry, in the list's one
+    element.
+    """
+    peak: list[int | None] = [None]
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        yield peak
+        peak[0] = torch.cuda.max_memory_allocated(device) - before
+    elif device.type == "cpu":
+        recorder = internals.AllocationRecorder()
+        with recorder:
+            yield peak
+        held = most = 0
+        for change in recorder.changes():
+            held += change
+            most = max(most, held)
+        peak[0] = most
+    else:
+        yield peak
+
+
+def compare(
+    eager: Trace,
+    planned: Trace,
+    view: ModelView,
+    tolerance: float | None,
+    *,
+    as_if_compiled: bool,
+) -> None:
+    """Raises ReplayError that names the first tensor in which the two differ.
+
+    Bit by bit, or up to `tolerance` times the larger of 1 and the tensor's largest absolute value.
+    Layouts of gradients and the generator's state must be equal in any case.
+    """
+    differences = list(_differences(eager, planned, view, tolerance))
+    if not differences:
+        return
+    more = f" {len(differences) - 1} more differ." if len(differences) > 1 else ""
+    allowed = "bit for bit" if tolerance is None else f"within a tolerance of {tolerance:g}"
+    cause = _LOOKS_AT_DATA if as_if_compiled else _UNSEEN
+    raise ReplayError(
+        f"the captured step does not reproduce eager PyTorch {allowed}: {differences[0]}.{more} "
+        f"{cause} If such a difference is acceptable, allow it with tolerance=..."
+    )
+
+
+def _differences(
+    eager: Trace, planned: Trace, view: ModelView, tolerance: float | None
+) -> Iterator[str]:
+    for number, ((path, before), (_, after)) in enumerate(
+        zip(eager.results, planned.results, strict=True)
+    ):
+        name = "the loss" if number == 0 and path in {"", "[0]"} else f"result{path}"
+        if isinstance(before, torch.Tensor):
+            yield from _tensor_difference(name, before, after, tolerance)
+        elif before != after and before == before:
+            yield f"{name} is {after!r}, eager's is {before!r}"
+    for path, value in eager.buffers.items():
+        name = f"buffer {path} of {view.module_of(path)}"
+        yield from _tensor_difference(name, value, planned.buffers[path], tolerance)
+    for path, grad in eager.gradients.items():
+        name = _gradient_name(path, view)
+        yield from _gradient_difference(name, grad, planned.gradients[path], tolerance)
+    if eager.generators != planned.generators:
+        yield "the state of the random generator after the step"
+
+
+def _gradient_name(path: str, view: ModelView) -> str:
+    if path in view.parameters:
+        return f"the gradient of {path} in {view.module_of(path)}"
+    return f"the gradient of {leaf_words(path)}"
+
+
+def _gradient_difference(
+    name: str, eager: torch.Tensor | None, planned: torch.Tensor | None, tolerance: float | None
+) -> Iterator[str]:
+    if eager is None or planned is None:
+        if eager is not planned:
+            yield f"{name} is {_presence(planned)}, eager's is {_presence(eager)}"
+        return
+    yield from _tensor_difference(name, eager, planned, tolerance)
+    if eager.stride() != planned.stride():
+        yield f"{name} has strides {planned.stride()}, eager's has {eager.stride()}"
+
+
+def _presence(grad: torch.Tensor | None) -> str:
+    return "None" if grad is None else "a tensor"
+
+
+def _tensor_difference(
+    name: str, eager: torch.Tensor, planned: torch.Tensor, tolerance: float | None
+) -> Iterator[str]:
+    if eager.dtype != planned.dtype or eager.shape != planned.shape:
+        yield (
+            f"{name} is {planned.dtype} {list(planned.shape)}, "
+            f"eager's is {eager.dtype} {list(eager.shape)}"
+        )
+        return
+    if same_bits(eager, planned):
+        return
+    wide = torch.complex128 if eager.dtype.is_complex else torch.float64
+    a, b = eager.to(wide), planned.to(wide)
+    # Equal infinities and nans in the same places are no difference.
+    distance = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
+    largest = float(distance.nan_to_num(nan=float("inf")).max())
+    if tolerance is not None:
+        finite = a.abs()[a.isfinite()]
+        scale = max(1.0, float(finite.max()) if finite.numel() else 1.0)
+        if largest <= tolerance * scale:
+            return
+    yield f"{name} differs by up to {largest:.3g}"

@@ -1,0 +1,166 @@
+"""The optimized step that a user calls in place of the loss function and `backward()`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from magis import _core
+from magis.errors import GuardError, MagisError
+from magis.report import Report
+from magis.report.text import bytes_text
+from magis.runtime.batch import Arguments, arguments_like
+from magis.runtime.guards import Globals, Key, describe_leaf, difference
+from magis.runtime.model_view import ModelView
+from magis.runtime.plan_file import write_plan
+from magis.runtime.replay import run_eager
+from magis.runtime.workshop import Planned, Workshop
+
+OnNewShape = Literal["replan", "eager", "error"]
+
+logger = logging.getLogger("magis")
+
+
+class Step:
+    """A training step with a promised peak. Call it with a batch of the form of the example batch.
+
+    Afterwards gradients, buffers and the random generator are as `loss_fn(model,
+    *batch).backward()` would have left them; what the loss function returns comes back detached.
+    The step owns nothing of the model: eager training, evaluation and `state_dict()` stay possible
+    at any time.
+
+    Calls are checked against what was frozen at capture; a new shape is planned anew, run eagerly
+    or refused, as `on_new_shape` says. One call runs at a time; other threads wait.
+
+    Raises GuardError, ReplayError (on a new capture, or every `verify_every` calls),
+    LimitNotMetError (with strict) and TornStep; what an operator raises comes through unchanged.
+    """
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        example: Arguments,
+        *,
+        on_new_shape: OnNewShape,
+        verify_every: int,
+        plan_cache: int,
+    ) -> None:
+        self._workshop = workshop
+        self._on_new_shape = on_new_shape
+        self._verify_every = verify_every
+        self._plan_cache = plan_cache
+        self._lock = threading.RLock()
+        self._calls = 0
+        self._view = ModelView(workshop.model)
+        self._example = example
+        self._plans: OrderedDict[Key, Planned] = OrderedDict()
+        self._key = self._key_of(example)
+        self._current = workshop.make(example, self._view, first=True)
+        self._plans[self._key] = self._current
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the step on a batch and returns what the loss function returns, detached."""
+        with self._lock:
+            if not self._workshop.runs_here:
+                raise MagisError(
+                    "the model's weights are on the meta device, which holds no values: this step "
+                    "can be inspected and "
+                    "saved, not run"
+                )
+            arguments = arguments_like(self._example.batch, args, kwargs)
+            planned = self._plan_for(arguments)
+            if planned is None:
+                return run_eager(self._workshop.model, self._workshop.loss_fn, arguments)
+            self._calls += 1
+            if self._verify_every and self._calls % self._verify_every == 0:
+                self._workshop.compare_with_eager(planned.step, arguments, self._view)
+            return planned.step.run(self._view, arguments.leaves)
+
+    @property
+    def report(self) -> Report:
+        """On the plan that ran last; before the first call, on the plan for the example batch."""
+        return self._current.reports[self._current.step.last]
+
+    @property
+    def plan(self) -> _core.Plan:
+        """The plan that `report` is about."""
+        return self._current.step.last.plan
+
+    @property
+    def source(self) -> str:
+        """The same plan as plain PyTorch code: `step(inputs)`, with `del` after last use."""
+        return self._current.step.last.source
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan that `report` is about as a plan file. Raises PlanError if `path` cannot
+        be written.
+        """
+        write_plan(path, self.plan, self.report)
+
+    def __repr__(self) -> str:
+        report = self.report
+        return (
+            f"<magis.Step of {type(self._workshop.model).__name__}: peak "
+            f"{bytes_text(report.promised_peak_bytes)}, "
+            f"before {bytes_text(report.baseline_peak_bytes)}; {len(self._plans)} of "
+            f"{self._plan_cache} plans kept>"
+        )
+
+    def _key_of(self, arguments: Arguments) -> Key:
+        if not self._view.is_current():
+            self._view = ModelView(self._workshop.model)
+        return Key(
+            arguments.spec,
+            tuple(describe_leaf(leaf) for leaf in arguments.leaves),
+            self._view.facts(),
+            Globals.now(self._workshop.device.type),
+        )
+
+    def _plan_for(self, arguments: Arguments) -> Planned | None:
+        """The plan for this batch, made if need be; None if the call is to run eagerly."""
+        key = self._key_of(arguments)
+        planned = self._plans.get(key)
+        if planned is None:
+            reason = difference(self._key, key, self._example.paths)
+            if self._on_new_shape == "error":
+                raise GuardError(
+                    f'{reason}. on_new_shape="replan" would make a new plan, "eager" run this call '
+                    "without one"
+                )
+            if self._on_new_shape == "eager":
+                logger.info("running eagerly: %s", reason)
+                return None
+            logger.info("planning anew: %s", reason)
+            planned = self._workshop.make(arguments, self._view, first=False)
+            self._keep(key, planned)
+        self._plans.move_to_end(key)
+        self._current = planned
+        return planned
+
+    def _keep(self, key: Key, planned: Planned) -> None:
+        self._plans[key] = planned
+        while len(self._plans) > self._plan_cache:
+            dropped, _ = self._plans.popitem(last=False)
+            logger.info("dropping the plan used longest ago (%d plans are kept)", self._plan_cache)
+            if dropped == self._key:
+                logger.info("that was the plan for the example batch")
+
+
+def device_of(model: nn.Module, arguments: Arguments) -> torch.device:
+    """Where the step runs: the device of the first parameter, else buffer, else batch tensor.
+    Raises MagisError if mixed.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    tensors = tensors or [leaf for leaf in arguments.leaves if isinstance(leaf, torch.Tensor)]
+    devices = dict.fromkeys(tensor.device for tensor in tensors)
+    return next(iter(devices), torch.device("cpu"))
+
+
+LossFunction = Callable[..., Any]

@@ -1,0 +1,285 @@
+"""Makes planned steps: captures, measures, searches, compares with eager."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import nn
+
+from magis import _core
+from magis.capture import Capture, capture
+from magis.report import Report
+from magis.runtime import replay
+from magis.runtime.batch import Arguments
+from magis.runtime.compiled import CompiledPlan
+from magis.runtime.free_memory import free_bytes
+from magis.runtime.model_view import ModelView
+from magis.runtime.planned import PlannedStep
+from magis.runtime.planner import (
+    Bound,
+    SearchSettings,
+    baseline_of,
+    bound_for,
+    bound_for_accumulation,
+    check_lower_bound,
+    search,
+    tell_not_met,
+    tell_nothing_gained,
+)
+from magis.runtime.scratch import with_measured_scratch
+from magis.verify.text import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Verify = Literal["auto", "off"]
+
+logger = logging.getLogger("magis")
+
+
+@dataclass
+class Planned:
+    """A planned step with its report, and what is needed to plan it again."""
+
+    step: PlannedStep
+    report: Report
+    reports: dict[CompiledPlan, Report]
+
+
+class Workshop:
+    """Turns a batch into a planned step, always in the same way: one for each `magis.optimize`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable[..., Any] | None,
+        settings: SearchSettings,
+        *,
+        device: torch.device,
+        verify: Verify,
+        tolerance: float | None,
+    ) -> None:
+        self.model = model
+        self.loss_fn = loss_fn
+        self.settings = settings
+        self.device = device
+        self.verify = verify
+        self.tolerance = tolerance
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether there is anything to run: weights on the meta device have no values."""
+        return bool(self.device.type != "meta")
+
+    def make(self, arguments: Arguments, view: ModelView, *, first: bool) -> Planned:
+        """Captures the step on this batch and plans it.
+
+        `first`: a memory limit below the lower bound is an error only then; later batches of other
+        shapes get the best plan there is, and a warning.
+        """
+        captured = self._capture(arguments)
+        graph = self._graph(captured)
+        baseline = baseline_of(graph, self.settings.profile)
+        eager = self._trace_eager(arguments, view, baseline)
+        measured = None
+        if eager is not None and eager.peak_bytes is not None:
+            measured = graph.persistent_bytes + eager.peak_bytes
+        bound = bound_for(self.settings.limit, baseline, measured)
+        if first:
+            check_lower_bound(graph, self.settings, bound)
+        result = search(graph, self.settings, bound)
+        tell_not_met(result, self.settings, bound, stacklevel=4)
+        if first:
+            before = measured or result.baseline_peak_bytes
+            tell_nothing_gained(result, self.settings, before, stacklevel=4)
+        base = CompiledPlan(result.plan, self.device, self._heading(result))
+        planned: Planned
+
+        def plan_accumulation(paths: frozenset[str]) -> CompiledPlan:
+            return self._plan_accumulation(planned, graph, bound, paths)
+
+        step = PlannedStep(captured, base, arguments.paths, self.device, plan_accumulation)
+        replayed = self._replay(step, arguments, view, eager)
+        report = self._report(result, replayed, measured)
+        planned = Planned(step, report, {base: report})
+        return planned
+
+    def compare_with_eager(self, step: PlannedStep, arguments: Arguments, view: ModelView) -> None:
+        """Runs the step and eager from the same state; nothing of either remains. Raises
+        ReplayError.
+        """
+        eager = replay.trace_eager(self.model, self.loss_fn, arguments, view, self.device)
+        planned = replay.trace_planned(step, arguments, view, self.device)
+        self._compare(eager, planned, step, view)
+
+    def _compare(
+        self, eager: replay.Trace, planned: replay.Trace, step: PlannedStep, view: ModelView
+    ) -> None:
+        as_if_compiled = step.capture.as_if_compiled
+        replay.compare(eager, planned, view, self.tolerance, as_if_compiled=as_if_compiled)
+
+    def _capture(self, arguments: Arguments) -> Capture:
+        batch = arguments.cut_off().batch
+        return capture(self.model, self.loss_fn, batch, device=self._capture_device())
+
+    def _capture_device(self) -> str | None:
+        """Weights on the meta device can be planned for a machine that is not this one."""
+        on_gpu = self.settings.profile not in {"cpu", "reference", "reference-h2"}
+        return "cuda" if self.device.type == "meta" and on_gpu else None
+
+    def _graph(self, captured: Capture) -> _core.Graph:
+        text = captured.text
+        if self.device.type == "cpu":
+            text = with_measured_scratch(text)
+        return _core.Graph.parse(text, "captured graph")
+
+    def _plan_accumulation(
+        self, planned: Planned, graph: _core.Graph, bound: Bound, paths: frozenset[str]
+    ) -> CompiledPlan:
+        logger.info("planning the step that adds into %d gradients already there", len(paths))
+        # In the order of the graph's outputs, so that the plan does not depend on how a set is laid
+        # out.
+        ordered = [
+            output.path
+            for output in graph.outputs
+            if output.kind == "grad" and output.path in paths
+        ]
+        adding = graph.accumulate_gradients(ordered)
+        bound = bound_for_accumulation(self.settings, bound, adding)
+        result = search(adding, self.settings, bound)
+        tell_not_met(result, self.settings, bound, stacklevel=6)
+        plan = CompiledPlan(result.plan, self.device, self._heading(result))
+        planned.reports[plan] = self._report(result, planned.report.replayed, None)
+        return plan
+
+    def _report(self, result: _core.Result, replayed: str, measured: int | None) -> Report:
+        return Report.build(
+            result,
+            device=self.settings.profile,
+            limit_text=str(self.settings.limit),
+            replayed=replayed,
+            measured_baseline_bytes=measured,
+        )
+
+    def _heading(self, result: _core.Result) -> str:
+        name = type(self.model).__name__
+        return (
+            f"A training step of {name}, planned by magis.\n\n"
+            f"Promised peak {result.peak_bytes:,} bytes, {result.persistent_bytes:,} of them there "
+            "before the step; "
+            f"the captured order takes {result.baseline_peak_bytes:,}.\n"
+        )
+
+    # ---- replay
+
+    def _trace_eager(
+        self, arguments: Arguments, view: ModelView, baseline: _core.Simulation
+    ) -> replay.Trace | None:
+        """Eager's run on this batch, if it is wanted and fits into the memory that is free."""
+        if self.verify == "off" or not self.runs_here or not self._fits(baseline, view):
+            return None
+        return replay.trace_eager(self.model, self.loss_fn, arguments, view, self.device)
+
+    def _fits(self, baseline: _core.Simulation, view: ModelView) -> bool:
+        copies = sum(buffer.untyped_storage().nbytes() for buffer in view.buffers().values())
+        # Eager differs from the captured order by some percent, and its gradients stay while the
+        # plan runs.
+        gradients = sum(
+            p.untyped_storage().nbytes() for p in view.parameters.values() if p.requires_grad
+        )
+        needed = int(1.1 * baseline.transient_peak_bytes) + 2 * copies + gradients
+        return bool(needed <= free_bytes(self.device))
+
+    def _replay(
+        self,
+        step: PlannedStep,
+        arguments: Arguments,
+        view: ModelView,
+        eager: replay.Trace | None,
+    ) -> str:
+        """Compares the plan with eager as far as possible; returns how, in words. Raises
+        ReplayError.
+        """
+        if self.verify == "off":
+            return 'not replayed: verify="off"'
+        if not self.runs_here:
+            return "not replayed: weights on the meta device have no values"
+        if eager is not None:
+            planned = replay.trace_planned(step, arguments, view, self.device)
+            self._compare(eager, planned, step, view)
+            return f"on the batch: {self._agreement()}"
+        return self._replay_smaller(step, arguments, view)
+
+    def _replay_smaller(self, step: PlannedStep, arguments: Arguments, view: ModelView) -> str:
+        operators = _operator_names(step.capture.text)
+        for length in (2, 1):
+            smaller = cut_batch(arguments, length)
+            if smaller is None:
+                continue
+            captured = self._capture(smaller)
+            if _operator_names(captured.text) != operators:
+                continue
+            graph = self._graph(captured)
+            if not self._fits(baseline_of(graph, self.settings.profile), view):
+                continue
+            base = CompiledPlan(transplant(step.base.plan, graph), self.device)
+            small = PlannedStep(captured, base, smaller.paths, self.device, _never_accumulates)
+            self.compare_with_eager(small, smaller, view)
+            return f"on the batch cut to {length}, as eager does not fit: {self._agreement()}"
+        return (
+            "not replayed: eager does not fit into the free memory, "
+            "and a smaller batch gives another graph"
+        )
+
+    def _agreement(self) -> str:
+        if self.tolerance is None:
+            return "bitwise equal to eager"
+        return f"equal to eager within {self.tolerance:g}"
+
+
+def _never_accumulates(paths: frozenset[str]) -> CompiledPlan:
+    raise AssertionError(f"gradients of {sorted(paths)} are set aside while a step is replayed")
+
+
+def cut_batch(arguments: Arguments, length: int) -> Arguments | None:
+    """The batch with its leading dimension cut to `length`, for all tensors that share it; None if
+    there is none to cut.
+    """
+    lengths = [
+        leaf.shape[0] for leaf in arguments.leaves if isinstance(leaf, torch.Tensor) and leaf.dim()
+    ]
+    if not lengths:
+        return None
+    shared = max(sorted(set(lengths)), key=lengths.count)
+    if shared <= length:
+        return None
+
+    def cut(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not leaf.dim() or leaf.shape[0] != shared:
+            return leaf
+        part = leaf.detach()[:length].clone(memory_format=torch.preserve_format)
+        return part.requires_grad_(leaf.requires_grad)
+
+    return arguments.with_leaves([cut(leaf) for leaf in arguments.leaves])
+
+
+def transplant(plan: _core.Plan, graph: _core.Graph) -> _core.Plan:
+    """`plan`'s program on a graph that is equal up to lengths; program order if it does not hold
+    there.
+    """
+    _, _, program = plan.text().partition("\nprogram\n")
+    try:
+        moved = _core.Plan.parse(
+            f"{graph.text().rstrip()}\n\nprogram\n{program}", "plan for a smaller batch"
+        )
+        moved.verify()
+    except _core.UserError:
+        return _core.Plan.program_order(graph)
+    return moved
+
+
+def _operator_names(text: str) -> list[str]:
+    return [op.operator for op in parse(text).operations]
