@@ -24,7 +24,11 @@ _SUPPORTED_TORCH = "2.13"
 
 # Imported on first use: the command line starts without PyTorch. `capture` is not among them: its
 # package bears its name, and is callable through what `__getattr__` puts here.
-_HOMES = {"optimize": "magis.runtime", "Step": "magis.runtime", "Report": "magis.report"}
+_HOMES = {
+    "optimize": "magis.runtime.optimize",
+    "Step": "magis.runtime.step",
+    "Report": "magis.report",
+}
 
 
 def __getattr__(name: str) -> Any:
