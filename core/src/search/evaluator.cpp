@@ -1,0 +1,377 @@
+#include "search/evaluator.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "search/random.h"
+
+namespace magis {
+namespace {
+
+uint64_t mode_key(EdgeId edge, Mode mode) {
+  if (mode == Mode::keep) return 0;
+  return mix64(uint64_t{4} * static_cast<uint64_t>(edge.index) + static_cast<uint64_t>(mode));
+}
+
+}  // namespace
+
+void Evaluator::Segment::clear() {
+  top = 0;
+  time = 0;
+  feasible = true;
+  chain.clear();
+  holds.clear();
+  asked.clear();
+  asked_filter = 0;
+}
+
+Evaluator::Evaluator(const Problem& problem)
+    : problem_(problem),
+      position_(problem.time.size(), 0),
+      mode_(problem.edge_op.size(), Mode::keep),
+      sequence_(problem.uses.items().size()),
+      rank_(problem.edge_op.size(), 0),
+      row_begin_(problem.edge_op.size(), 0),
+      row_end_(problem.edge_op.size(), 0),
+      holder_(problem.edge_op.size()),
+      segments_(problem.time.size()),
+      copied_(problem.bytes.size(), 0),
+      visited_(problem.bytes.size(), 0),
+      last_read_(problem.bytes.size(), 0),
+      stays_(problem.bytes.size(), 0),
+      ran_(problem.time.size(), 0),
+      held_stamp_(problem.edge_op.size(), 0),
+      cost_seen_(problem.time.size(), 0) {
+  const std::size_t count = problem.time.size();
+  order_.resize(count);
+  carry_.resize(count + 1);
+  carry_steps_.resize(count + 2);
+  top_.resize(count);
+  asked_.resize(count);
+  dirty_.resize(count / 64 + 1);
+  for (const Picoseconds time : problem.time) base_time_ += time;
+  for (std::size_t t = 0; t < problem.bytes.size(); ++t) {
+    for (const EdgeId edge : problem.uses[t]) {
+      row_begin_[edge] = static_cast<int32_t>(problem.uses.first(t));
+      row_end_[edge] = static_cast<int32_t>(problem.uses.first(t + 1));
+    }
+  }
+}
+
+// ---- links between uses
+
+uint64_t Evaluator::order_key(OpId op, int position) {
+  return mix64((static_cast<uint64_t>(op.index + 1) << 32) + static_cast<uint64_t>(position));
+}
+
+bool Evaluator::has_previous(EdgeId edge) const { return rank_[edge] > row_begin_[edge]; }
+
+EdgeId Evaluator::next_use(EdgeId edge) const {
+  const int32_t next = rank_[edge] + 1;
+  return next < row_end_[edge] ? sequence_[at(next)] : EdgeId();
+}
+
+OpId Evaluator::previous_op(EdgeId edge) const {
+  return has_previous(edge) ? problem_.edge_op[sequence_[at(rank_[edge] - 1)]]
+                            : problem_.producer[problem_.edge_tensor[edge]];
+}
+
+EdgeId Evaluator::first_use_from(TensorId tensor, int position) const {
+  const std::size_t row = Problem::row(tensor);
+  for (std::size_t i = problem_.uses.first(row); i < problem_.uses.first(row + 1); ++i) {
+    if (use_position(sequence_[i]) >= position) return sequence_[i];
+  }
+  return EdgeId();
+}
+
+bool Evaluator::live_at(TensorId tensor, int position) const {
+  if (!problem_.managed[tensor]) return true;
+  const EdgeId edge = first_use_from(tensor, position);
+  return edge.valid() && held_from(edge) < position;
+}
+
+bool Evaluator::stays_after(EdgeId edge) const {
+  const EdgeId next = next_use(edge);
+  return next.valid() && mode_[next] == Mode::keep;
+}
+
+// ---- from scratch
+
+void Evaluator::load(const Decisions& decisions) {
+  forget();
+  loading_ = true;
+  order_ = decisions.order;
+  mode_ = decisions.modes;
+  hash_ = 0;
+  time_ = base_time_;
+  infeasible_segments_ = 0;
+  chains_ = 0;
+  std::ranges::fill(carry_steps_, 0);
+  for (Segment& segment : segments_) segment.clear();
+  IdMap<TensorId, int32_t> filled(problem_.bytes.size(), 0);
+  for (int k = 0; k < op_count(); ++k) {
+    const OpId op = order_[at(k)];
+    position_[op] = k;
+    hash_ ^= order_key(op, k);
+    for (const auto [edge, tensor] : problem_.operands[Problem::row(op)]) {
+      rank_[edge] = row_begin_[edge] + filled[tensor]++;
+      sequence_[at(rank_[edge])] = edge;
+      hash_ ^= mode_key(edge, mode_[edge]);
+      holder_[edge] = op;
+      if (mode_[edge] == Mode::keep) hold(edge, previous_op(edge));
+    }
+    for (const TensorId made : problem_.results[Problem::row(op)]) {
+      if (problem_.output[made]) add_carry(k + 1, op_count(), problem_.bytes[made]);
+    }
+  }
+  for (int k = 0; k < op_count(); ++k) derive(k);
+  std::ranges::fill(dirty_, 0);
+  Bytes carried = 0;
+  for (std::size_t border = 0; border < carry_.size(); ++border) {
+    carried += carry_steps_[border];
+    carry_[border] = carried;
+  }
+  loading_ = false;
+}
+
+Footprint Evaluator::evaluate(const Decisions& decisions) {
+  load(decisions);
+  return {peak(), to_seconds(time_)};
+}
+
+// ---- edits of modes
+
+void Evaluator::set_mode(EdgeId edge, Mode mode) {
+  change_mode(edge, mode);
+  settle();
+}
+
+void Evaluator::set_modes(std::span<const EdgeId> edges, Mode mode) {
+  for (const EdgeId edge : edges) change_mode(edge, mode);
+  settle();
+}
+
+void Evaluator::set_modes(const IdMap<EdgeId, Mode>& modes) {
+  for (std::size_t e = 0; e < modes.size(); ++e) change_mode(EdgeId(e), modes[EdgeId(e)]);
+  settle();
+}
+
+void Evaluator::change_mode(EdgeId edge, Mode mode) {
+  const Mode old = mode_[edge];
+  const TensorId tensor = problem_.edge_tensor[edge];
+  if (old == mode || !problem_.managed[tensor]) return;
+  hash_ ^= mode_key(edge, old) ^ mode_key(edge, mode);
+  changes_.push_back({.kind = Change::Kind::mode, .mode = old, .id = edge.index});
+  mode_[edge] = mode;
+  const OpId previous = previous_op(edge);
+  const int begin = position_[previous];
+  if (old == Mode::keep) {
+    mark_dirty(begin);
+    release(edge);
+  } else if (mode == Mode::keep) {
+    mark_dirty(begin);
+    if (old == Mode::recompute_anew) mark_asking(tensor, begin + 1, use_position(edge) - 1);
+    hold(edge, previous);
+  } else if (mode == Mode::recompute_anew) {
+    if (holder_[edge] == problem_.edge_op[edge]) return;
+    mark_dirty(held_from(edge));
+    release(edge);
+  } else {
+    mark_asking(tensor, begin + 1, use_position(edge) - 1);
+  }
+}
+
+// ---- propagation
+
+// `from` is earlier than the present holder.
+void Evaluator::hold(EdgeId edge, OpId from) {
+  const int old = held_from(edge);
+  add_carry(position_[from] + 1, old, problem_.bytes[problem_.edge_tensor[edge]]);
+  mark_dirty(old);
+  set_holder(edge, from);
+}
+
+void Evaluator::release(EdgeId edge) {
+  const int begin = held_from(edge);
+  const int end = use_position(edge);
+  const TensorId tensor = problem_.edge_tensor[edge];
+  add_carry(begin + 1, end, -problem_.bytes[tensor]);
+  mark_asking(tensor, begin + 1, end - 1);
+  mark_dirty(end);
+  set_holder(edge, problem_.edge_op[edge]);
+}
+
+// Segments from `first` to `last` whose chains depended on the tensor's presence.
+void Evaluator::mark_asking(TensorId tensor, int first, int last) {
+  if (chains_ == 0) return;
+  const uint64_t bit = filter_bit(tensor);
+  for (int k = first; k <= last; ++k) {
+    if ((asked_[at(k)] & bit) == 0) continue;
+    const std::vector<TensorId>& asked = segments_[order_[at(k)]].asked;
+    if (std::ranges::find(asked, tensor) != asked.end()) mark_dirty(k);
+  }
+}
+
+// Deriving a segment marks later ones only, so one sweep is enough.
+void Evaluator::settle() {
+  for (std::size_t word = 0; word < dirty_.size(); ++word) {
+    while (dirty_[word] != 0) {
+      const int bit = std::countr_zero(dirty_[word]);
+      dirty_[word] &= dirty_[word] - 1;
+      derive(static_cast<int>(word * 64) + bit);
+    }
+  }
+}
+
+// ---- changes with a record
+
+void Evaluator::add_carry(int first, int last, Bytes bytes) {
+  if (first > last) return;
+  if (loading_) {
+    carry_steps_[at(first)] += bytes;
+    carry_steps_[at(last + 1)] -= bytes;
+    return;
+  }
+  for (int border = first; border <= last; ++border) carry_[at(border)] += bytes;
+  changes_.push_back({.kind = Change::Kind::carry, .id = first, .other = last, .bytes = bytes});
+}
+
+void Evaluator::set_holder(EdgeId edge, OpId holder) {
+  if (!loading_) {
+    changes_.push_back(
+        {.kind = Change::Kind::holder, .id = edge.index, .other = holder_[edge].index});
+  }
+  holder_[edge] = holder;
+}
+
+void Evaluator::store_segment(OpId op, int position) {
+  Segment& stored = segments_[op];
+  const bool plain = stored.chain.empty() && fresh_.chain.empty() && fresh_.asked.empty() &&
+                     stored.asked.empty();
+  if (plain && stored.top == fresh_.top && stored.feasible == fresh_.feasible && !loading_) return;
+  if (!loading_) {
+    changes_.push_back({.kind = Change::Kind::segment, .id = op.index});
+    if (spare_.empty()) spare_.emplace_back();
+    replaced_.push_back(std::move(spare_.back()));
+    spare_.pop_back();
+    replace_segment(op, position, fresh_, replaced_.back());
+  } else {
+    Segment none;
+    replace_segment(op, position, fresh_, none);
+  }
+}
+
+// Puts `next` in place; what stood there goes to `previous`, whose buffers go to `next`.
+void Evaluator::replace_segment(OpId op, int position, Segment& next, Segment& previous) {
+  Segment& stored = segments_[op];
+  std::swap(previous, stored);
+  std::swap(stored, next);
+  time_ += stored.time - previous.time;
+  infeasible_segments_ += int{!stored.feasible} - int{!previous.feasible};
+  chains_ += int{!stored.asked.empty() || !stored.chain.empty()} -
+             int{!previous.asked.empty() || !previous.chain.empty()};
+  top_[at(position)] = stored.top;
+  asked_[at(position)] = stored.asked_filter;
+}
+
+void Evaluator::undo(std::size_t mark) {
+  while (changes_.size() > mark) {
+    const Change change = changes_.back();
+    changes_.pop_back();
+    switch (change.kind) {
+      case Change::Kind::mode: {
+        const EdgeId edge(change.id);
+        hash_ ^= mode_key(edge, mode_[edge]) ^ mode_key(edge, change.mode);
+        mode_[edge] = change.mode;
+        break;
+      }
+      case Change::Kind::holder:
+        holder_[EdgeId(change.id)] = OpId(change.other);
+        break;
+      case Change::Kind::carry:
+        for (int border = change.id; border <= change.other; ++border) {
+          carry_[at(border)] -= change.bytes;
+        }
+        break;
+      case Change::Kind::segment: {
+        const OpId op(change.id);
+        spare_.emplace_back();
+        replace_segment(op, position_[op], replaced_.back(), spare_.back());
+        replaced_.pop_back();
+        break;
+      }
+      case Change::Kind::swap:
+        exchange(change.id);
+        break;
+    }
+  }
+}
+
+void Evaluator::forget() {
+  changes_.clear();
+  for (Segment& segment : replaced_) spare_.push_back(std::move(segment));
+  replaced_.clear();
+}
+
+// ---- figures
+
+Bytes Evaluator::peak() const { return usage(0).peak; }
+
+Evaluator::Usage Evaluator::usage(Bytes target) const {
+  Usage usage;
+  for (std::size_t k = 0; k < top_.size(); ++k) {
+    const Bytes bytes = carry_[k] + top_[k];
+    usage.peak = std::max(usage.peak, bytes);
+    usage.overflow += std::max<Bytes>(0, bytes - target);
+  }
+  return usage;
+}
+
+int Evaluator::peak_position() const {
+  int best = 0;
+  for (int k = 1; k < op_count(); ++k) {
+    if (bytes_at(k) > bytes_at(best)) best = k;
+  }
+  return best;
+}
+
+Decisions Evaluator::decisions() const { return {order_, mode_}; }
+
+int Evaluator::recomputed_operators() const {
+  IdMap<OpId, uint8_t> again(order_.size(), 0);
+  for (const Segment& segment : segments_) {
+    for (const OpId op : segment.chain) again[op] = 1;
+  }
+  return static_cast<int>(std::ranges::count(again, 1));
+}
+
+Evaluator::ChainCost Evaluator::chain_cost(EdgeId edge) const {
+  const OpId consumer = problem_.edge_op[edge];
+  const int position = position_[consumer];
+  ++cost_stamp_;
+  for (const OpId op : segments_[consumer].chain) cost_seen_[op] = cost_stamp_;
+  ChainCost cost;
+  const auto visit = [&](TensorId tensor) {
+    const OpId producer = problem_.producer[tensor];
+    if (cost_seen_[producer] == cost_stamp_) return true;
+    if (!problem_.recomputable[producer]) return false;
+    cost_seen_[producer] = cost_stamp_;
+    cost.time += problem_.time[producer];
+    ++cost.operators;
+    cost_pending_.push_back(producer);
+    return true;
+  };
+  cost_pending_.clear();
+  if (!visit(problem_.edge_tensor[edge])) return cost;
+  while (!cost_pending_.empty()) {
+    const OpId op = cost_pending_.back();
+    cost_pending_.pop_back();
+    for (const auto [unused, tensor] : problem_.operands[Problem::row(op)]) {
+      if (!live_at(tensor, position) && !visit(tensor)) return cost;
+    }
+  }
+  cost.feasible = true;
+  return cost;
+}
+
+}  // namespace magis

@@ -1,0 +1,59 @@
+#include "search/problem.h"
+
+#include <cmath>
+
+#include "magis/schedule/decisions.h"
+
+namespace magis {
+namespace {
+
+constexpr double kPicosecondsPerSecond = 1e12;
+
+}  // namespace
+
+Picoseconds to_picoseconds(Seconds seconds) {
+  return static_cast<Picoseconds>(std::llround(seconds * kPicosecondsPerSecond));
+}
+
+Seconds to_seconds(Picoseconds time) { return static_cast<Seconds>(time) / kPicosecondsPerSecond; }
+
+Problem::Problem(const Graph& source, const CostTable& costs) : graph(&source) {
+  for (std::size_t t = 0; t < source.tensors().size(); ++t) {
+    const TensorId id(t);
+    const Tensor& tensor = source.tensor(id);
+    producer.push_back(tensor.is_input ? OpId() : tensor.producer);
+    bytes.push_back(tensor.is_input ? 0 : costs.bytes[id]);
+    output.push_back(tensor.is_output && !tensor.is_input);
+    managed.push_back(!tensor.is_input && !tensor.is_output);
+    if (managed[id]) {
+      for (const EdgeId edge : source.uses(id)) uses.push_back(edge);
+    }
+    uses.end_row();
+  }
+  for (std::size_t o = 0; o < source.op_count(); ++o) {
+    const OpId op(o);
+    EdgeId edge = source.first_edge(op);
+    for (const TensorId tensor : source.reads(op)) {
+      edge_tensor.push_back(tensor);
+      edge_op.push_back(op);
+      if (managed[tensor]) operands.push_back({edge, tensor});
+      ++edge.index;
+    }
+    operands.end_row();
+    for (const Graph::InPlaceChoice& choice : source.in_place_choices(op)) {
+      const TensorId tensor = source.edge_tensor(choice.edge);
+      if (managed[tensor]) overwritable.push_back({choice.edge, tensor});
+    }
+    overwritable.end_row();
+    for (const TensorId made : source.makes(op)) results.push_back(made);
+    results.end_row();
+    scratch.push_back(costs.scratch[op]);
+    time.push_back(to_picoseconds(costs.seconds[op]));
+    recomputable.push_back(magis::recomputable(source, op));
+  }
+  for (const TensorId tensor : edge_tensor) {
+    droppable.push_back(managed[tensor] && recomputable[producer[tensor]]);
+  }
+}
+
+}  // namespace magis

@@ -1,0 +1,54 @@
+// A graph and its costs as the search's inner loops read them: dense tables by id, and only what the
+// schedule has a say in.
+#pragma once
+
+#include <cstdint>
+
+#include "magis/graph/graph.h"
+#include "magis/simulate/profile.h"
+
+namespace magis {
+
+// Time inside the search: whole picoseconds, so that adding and taking back is exact and the same
+// in any order.
+using Picoseconds = int64_t;
+Picoseconds to_picoseconds(Seconds seconds);
+Seconds to_seconds(Picoseconds time);
+
+// A tensor is *managed* if the schedule decides how long it lives: it is neither an input nor an
+// output.
+struct Problem {
+  Problem(const Graph& graph, const CostTable& costs);
+
+  struct Operand {  // a managed tensor that an operator reads
+    EdgeId edge;
+    TensorId tensor;
+  };
+
+  const Graph* graph;
+
+  // Rows are indexed by operator, or for `uses` by tensor.
+  Rows<Operand> operands;        // in edge order
+  Rows<Operand> overwritable;    // whose storage the first result may take over, best first
+  Rows<TensorId> results;
+  Rows<EdgeId> uses;             // of managed tensors, in program order
+  IdMap<OpId, Bytes> scratch;
+  IdMap<OpId, Picoseconds> time;
+  IdMap<OpId, uint8_t> recomputable;
+
+  IdMap<TensorId, OpId> producer;  // invalid for inputs
+  IdMap<TensorId, Bytes> bytes;    // 0 for inputs
+  IdMap<TensorId, uint8_t> managed;
+  IdMap<TensorId, uint8_t> output;  // made by an operator and alive to the end
+
+  IdMap<EdgeId, TensorId> edge_tensor;
+  IdMap<EdgeId, OpId> edge_op;
+  IdMap<EdgeId, uint8_t> droppable;  // the tensor is managed and its producer may run again
+
+  int op_count() const { return static_cast<int>(time.size()); }
+  // Rows take plain indices.
+  static std::size_t row(OpId op) { return static_cast<std::size_t>(op.index); }
+  static std::size_t row(TensorId tensor) { return static_cast<std::size_t>(tensor.index); }
+};
+
+}  // namespace magis
