@@ -7,6 +7,7 @@ holds one test per promise below, so that an upgrade which breaks one says which
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 from unittest import mock
@@ -152,34 +153,36 @@ class RuntimeScalars:
 
     def __init__(self) -> None:
         self._env = ShapeEnv()
-        self._count = 0
+        self._names: dict[str, str] = {}  # by symbol
 
-    def make(self, hint: float) -> torch.SymFloat:
+    def make(self, name: str, hint: float) -> torch.SymFloat:
         from torch._dynamo.source import ConstantSource  # takes seconds to import, seldom needed
 
-        source = ConstantSource(f"scalar_{self._count}")
-        self._count += 1
+        hint += 0.0117 * len(self._names)  # equal hints would share one symbol
+        source = ConstantSource(f"scalar_{len(self._names)}")
         symbol = self._env.create_unspecified_symbol(hint, source=source)
+        self._names[str(symbol)] = name
         return self._env.create_symfloatnode(symbol, hint=hint, source=source)
 
     def fixed(self) -> list[str]:
-        """What the trace assumed about the values, as conditions; inequalities that PyTorch itself
-        asks for are left out.
+        """Names of those whose value steered the trace.
 
-        PyTorch asks "is this factor 1?" to skip a multiplication: the graph of the other case
-        computes the same bits.
+        PyTorch asks by itself whether a factor is 1, to skip a multiplication. The graph that
+        multiplies computes the same bits, so that this does not count.
         """
-        conditions = [
-            str(guard.expr)
+        expressions = [
+            guard.expr
             for guard in self._env.guards
             if not (type(guard.expr).__name__ == "Unequality" and _asked_by_torch(guard))
         ]
-        return conditions + [f"{k} = {v}" for k, v in self._env.replacements.items()]
+        symbols = {str(s) for expression in expressions for s in expression.free_symbols}
+        symbols |= {str(symbol) for symbol in self._env.replacements}
+        return [name for symbol, name in self._names.items() if symbol in symbols]
 
 
 def _asked_by_torch(guard: Any) -> bool:
-    frame = guard.sloc.framework_loc
-    return frame is not None and "torch" in str(getattr(frame, "filename", frame))
+    asking = str(getattr(guard.sloc.framework_loc, "filename", ""))
+    return asking.startswith(os.path.dirname(torch.__file__) + os.sep)
 
 
 @contextlib.contextmanager

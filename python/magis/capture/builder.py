@@ -109,11 +109,17 @@ class Builder:
     ) -> Value:
         return self.run(operator, args, kwargs, None if result is None else [result])[0]
 
-    def view(self, operator: torch._ops.OpOverload, base: Value, *args: Any) -> Value:
+    def view(
+        self,
+        operator: torch._ops.OpOverload,
+        base: Value,
+        *args: Any,
+        result: torch.Tensor | None = None,
+    ) -> Value:
         """Appends a view of `base`; where an earlier value reads the storage in the same way, gives
         that one back.
         """
-        fake = self.fake_results(operator, (base, *args), {})
+        fake = self.fake_results(operator, (base, *args), {}) if result is None else result
         known: Value | None = base
         while known is not None:
             assert known.fake is not None
@@ -132,11 +138,10 @@ class Builder:
 
     # Spellings that several rules share.
 
-    def view_as(self, base: Value, shape: Sequence[int]) -> Value:
-        return self.view(_aten.view.default, base, [int(n) for n in shape])
-
-    def permute(self, base: Value, dims: Sequence[int]) -> Value:
-        return self.view(_aten.permute.default, base, [int(d) for d in dims])
+    def permute(
+        self, base: Value, dims: Sequence[int], result: torch.Tensor | None = None
+    ) -> Value:
+        return self.view(_aten.permute.default, base, [int(d) for d in dims], result=result)
 
     def full(self, like: torch.Tensor, fill: Any) -> Value:
         """A tensor of `like`'s dtype and exact layout, which must be dense."""

@@ -23,31 +23,41 @@ class Constants:
         self._builder = builder
         self._known: dict[tuple[torch.dtype, tuple[int, ...], bytes], Value] = {}
 
-    def add(self, data: torch.Tensor, used_by: str) -> Value:
+    def add(self, data: object, used_by: str) -> Value:
         """Raises CaptureError, naming `used_by`, for a constant without data or of more than 64
-        MiB.
+        MiB, and for what is not a tensor.
         """
-        what = (
-            f"a tensor {data.dtype} {tuple(data.shape)} that is neither a parameter, a buffer nor"
-            " in the batch"
-        )
-        if data.is_meta or isinstance(data, internals.FakeTensor):
+        if isinstance(data, torch.Generator):
             raise CaptureError(
-                f"{used_by} uses {what}, and it has no data (it is on the meta device). Register it"
-                " with register_buffer."
+                f"{used_by}: draws from a generator of its own; use the default generator"
             )
-        if data.layout is not torch.strided or data.is_quantized:
-            raise CaptureError(f"{used_by} uses {what}; only dense tensors can be carried along")
-        size = data.numel() * data.element_size()
+        if not isinstance(data, torch.Tensor):
+            raise CaptureError(
+                f"{used_by}: hands a {type(data).__name__} to an operator, which a graph cannot"
+                " hold"
+            )
+        tensor: torch.Tensor = data
+        what = (
+            f"a tensor {tensor.dtype} {tuple(tensor.shape)} that is neither a parameter, a buffer"
+            " nor in the batch"
+        )
+        if tensor.is_meta or isinstance(tensor, internals.FakeTensor):
+            raise CaptureError(
+                f"{used_by}: uses {what}, and it has no data (it is on the meta device). Register"
+                " it with register_buffer."
+            )
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            raise CaptureError(f"{used_by}: uses {what}; only dense tensors can be carried along")
+        size = tensor.numel() * tensor.element_size()
         if size > LARGEST_CONSTANT:
             raise CaptureError(
-                f"{used_by} uses {what}; it would be copied into the graph, and has {size} bytes."
+                f"{used_by}: uses {what}; it would be copied into the graph, and has {size} bytes."
                 " Register it with register_buffer, or pass it in the batch."
             )
-        data = data.detach().cpu().contiguous()
-        digest = hashlib.sha256(data.reshape(-1).view(torch.uint8).numpy().tobytes()).digest()
-        key = (data.dtype, tuple(data.shape), digest)
+        tensor = tensor.detach().cpu().contiguous()
+        digest = hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().tobytes()).digest()
+        key = (tensor.dtype, tuple(tensor.shape), digest)
         if key not in self._known:
-            fake = internals.fake_like(self._builder.fake_mode, data, self._builder.device)
-            self._known[key] = self._builder.input("const", "", "lit", fake, data)
+            fake = internals.fake_like(self._builder.fake_mode, tensor, self._builder.device)
+            self._known[key] = self._builder.input("const", "", "lit", fake, tensor)
         return self._known[key]

@@ -9,13 +9,19 @@ from magis import _torch_internals as internals
 from magis.capture.sites import ModulePaths, is_user_file, short_path
 from magis.errors import CaptureError
 
+_READS_DATA = (
+    "value out of a tracing tensor",
+    ".numpy() is not supported for tensor subclasses",
+    "tolist() shouldn't be called on a tensor with unallocated storage",
+)
+
 
 def data_dependent(error: BaseException) -> bool:
     """Whether the code asked for the data of a tensor, which does not exist while tracing."""
     return isinstance(
         error,
         (internals.DataDependentOutputException, internals.DynamicOutputShapeException),
-    ) or "value out of a tracing tensor" in str(error)
+    ) or any(phrase in str(error) for phrase in _READS_DATA)
 
 
 def explain(error: BaseException, paths: ModulePaths) -> CaptureError:
@@ -29,9 +35,9 @@ def explain(error: BaseException, paths: ModulePaths) -> CaptureError:
         )
     if data_dependent(error):
         return CaptureError(
-            f"{where}: the code reads the value of a tensor (.item(), int(), float(), bool(), or an"
-            " `if` or `while` on it), but a captured step runs the same operators for any data. Use"
-            " torch.where, or decide outside of the step and pass the decision in the batch."
+            f"{where}: the code reads the value of a tensor (.item(), .numpy(), int(), bool(), or"
+            " an `if` or `while` on it), but a captured step runs the same operators for any data."
+            " Use torch.where, or decide outside of the step and pass the decision in the batch."
         )
     return CaptureError(f"{where}: {type(error).__name__}: {error}")
 

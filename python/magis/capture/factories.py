@@ -56,8 +56,10 @@ def _copy(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) 
         source = b.view(_aten.expand.default, source, [int(n) for n in target.shape])
     if source.fake.dtype != target.dtype:
         source = b.run_one(_aten._to_copy.default, (source,), {"dtype": target.dtype})
-    if source.fake.stride() != target.stride():
-        source = b.copy_dense(source, target.stride())
+    if source.fake.stride() != target.stride() or not is_dense(source.fake):
+        return b.copy_dense(source, target.stride())
+    if source.root.input is not None:  # a tensor of the caller's must not stand for a copy of it
+        return b.run_one(_aten.clone.default, (source,))
     return source
 
 

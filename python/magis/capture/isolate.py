@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import sys
 import warnings
@@ -29,6 +30,7 @@ def isolated(model: nn.Module) -> Iterator[None]:
         _restored_modules(model),
         _restored_generators(),
         plain_checkpoint(),
+        _quiet_fake_tensors(),
         torch.inference_mode(False),
         torch.autograd.set_multithreading_enabled(False),
         warnings.catch_warnings(),
@@ -73,6 +75,18 @@ def _restored_modules(model: nn.Module) -> Iterator[None]:
         for value, before in contents:
             value.clear()
             value.extend(before) if isinstance(value, list) else value.update(before)
+
+
+@contextlib.contextmanager
+def _quiet_fake_tensors() -> Iterator[None]:
+    """An operator that refuses its operands is reported by our exception, not also in the log."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 @contextlib.contextmanager

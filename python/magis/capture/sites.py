@@ -100,7 +100,7 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         site = self._current_site()
         _refuse_outside_tensors(func, args, kwargs, site)
         if func is _aten.bernoulli_.float:
-            result = _bernoulli_in_memory_order(*args, **kwargs)
+            result = _bernoulli_in_memory_order(site, *args, **kwargs)
         else:
             result = func(*args, **kwargs)
         self._stamp(site)
@@ -163,10 +163,16 @@ def short_path(path: str) -> str:
 
 
 def _bernoulli_in_memory_order(
-    target: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | None = None
+    site: Site,
+    target: torch.Tensor,
+    p: float = 0.5,
+    *,
+    generator: torch.Generator | None = None,
 ) -> torch.Tensor:
     if generator is not None:
-        raise CaptureError("a mask is drawn from a generator of its own; use the default generator")
+        raise CaptureError(
+            f"{place(site)}: draws from a generator of its own; use the default generator"
+        )
     device = {} if target.device.type == "cpu" else {"device": target.device}
     drawn = operators.bernoulli(
         list(target.shape), list(target.stride()), p, dtype=target.dtype, **device
@@ -202,6 +208,6 @@ def _refuse_outside_tensors(
 
 
 def place(site: Site) -> str:
-    """ "encoder.layer.0 (net.py:12)", for messages."""
-    module = site.module or "the step"
+    """For messages: module 'encoder.layer.0' (net.py:12)."""
+    module = f"module {site.module!r}" if site.module else "the step"
     return f"{module} ({site.source})" if site.source else module

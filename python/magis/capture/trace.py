@@ -165,7 +165,9 @@ class _Step:
                 self.inputs.append(StepInput("state", path, fake(tensor)))
         for leaf in self.batch_leaves:
             if isinstance(leaf, ScalarLeaf):
-                self.inputs.append(StepInput("scalar", leaf.path, self.scalars.make(_SCALAR_HINT)))
+                self.inputs.append(
+                    StepInput("scalar", leaf.path, self.scalars.make(leaf.path, _SCALAR_HINT))
+                )
 
     def trace(self, as_if_compiled: bool) -> Traced:
         with (
@@ -182,9 +184,10 @@ class _Step:
         fixed = self.scalars.fixed()
         if fixed:
             raise CaptureError(
-                "the step's course depends on the value of a float in the batch (it assumed"
-                f" {', '.join(fixed)}). Pass it as an int or a string if it may be frozen, or use"
-                " it in arithmetic only."
+                f"the step needs the value of batch{fixed[0]}, a float, to decide something or"
+                " where only a fixed number will do (a dropout probability, an int). Floats in the"
+                " batch stay variable: use them in sums, products and quotients only, pass what is"
+                " to be computed from them instead, or freeze them by closing over them."
             )
         return Traced(
             module=module,

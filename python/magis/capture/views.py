@@ -39,37 +39,39 @@ def slice_view(b: Builder, x: Value, dim: int, start: int, end: int, step: int =
     return b.view(_aten.slice.Tensor, x, *args)
 
 
-def _swap(b: Builder, x: Value, first: int, second: int) -> Value:
+def _swap(b: Builder, node: torch.fx.Node, x: Value, first: int, second: int) -> Value:
     order = list(range(_fake(x).dim()))
     if order:
         first, second = _dim(x, first), _dim(x, second)
         order[first], order[second] = second, first
-    return b.permute(x, order)
+    return b.permute(x, order, node.meta["val"])
 
 
-def _transpose_last(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _transpose_last(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     x: Value = args[0]
-    return _swap(b, x, -2, -1) if _fake(x).dim() >= 2 else x
+    return _swap(b, node, x, -2, -1) if _fake(x).dim() >= 2 else x
 
 
-def _transpose(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
-    return _swap(b, args[0], args[1], args[2])
+def _transpose(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+    return _swap(b, node, args[0], args[1], args[2])
 
 
-def _reverse_dims(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
-    return b.permute(args[0], range(_fake(args[0]).dim())[::-1])
+def _reverse_dims(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+    return b.permute(args[0], range(_fake(args[0]).dim())[::-1], node.meta["val"])
 
 
-def _permute(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
-    return b.permute(args[0], [_dim(args[0], d) for d in args[1]])
+def _permute(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+    return b.permute(args[0], [_dim(args[0], d) for d in args[1]], node.meta["val"])
 
 
 def _view(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
-    return b.view_as(args[0], node.meta["val"].shape)
+    made = node.meta["val"]
+    return b.view(_aten.view.default, args[0], [int(n) for n in made.shape], result=made)
 
 
 def _expand(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
-    return b.view(_aten.expand.default, args[0], [int(n) for n in node.meta["val"].shape])
+    made = node.meta["val"]
+    return b.view(_aten.expand.default, args[0], [int(n) for n in made.shape], result=made)
 
 
 def _slice(b: Builder, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Value:
@@ -82,35 +84,37 @@ def _slice(b: Builder, node: torch.fx.Node, args: list[Any], kwargs: dict[str, A
     return slice_view(b, x, dim, start, max(start, end), step)
 
 
-def _narrow(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _narrow(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     x, dim, start, length = args
     dim = _dim(x, dim)
     start %= max(int(_fake(x).shape[dim]), 1)
     return slice_view(b, x, dim, start, start + length)
 
 
-def _select(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _select(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     x, dim, index = args
     dim = _dim(x, dim)
-    return b.view(_aten.select.int, x, dim, index % int(_fake(x).shape[dim]))
+    index %= int(_fake(x).shape[dim])
+    return b.view(_aten.select.int, x, dim, index, result=node.meta["val"])
 
 
-def _unsqueeze(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _unsqueeze(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     x, dim = args
-    return b.view(_aten.unsqueeze.default, x, dim % (_fake(x).dim() + 1))
+    dim %= _fake(x).dim() + 1
+    return b.view(_aten.unsqueeze.default, x, dim, result=node.meta["val"])
 
 
-def _squeeze_all(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _squeeze_all(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     x: Value = args[0]
     ones = [d for d, n in enumerate(_fake(x).shape) if n == 1]
     return b.view(_aten.squeeze.dims, x, ones) if ones else x
 
 
-def _squeeze_dim(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _squeeze_dim(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     return b.view(_aten.squeeze.dim, args[0], _dim(args[0], args[1]))
 
 
-def _squeeze_dims(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _squeeze_dims(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     return b.view(_aten.squeeze.dims, args[0], [_dim(args[0], d) for d in args[1]])
 
 
@@ -124,7 +128,7 @@ def strided_view(b: Builder, x: Value, like: torch.Tensor) -> Value:
     return b.view(_aten.as_strided.default, x, shape, strides, int(like.storage_offset()))
 
 
-def _diagonal(b: Builder, _n: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Value:
+def _diagonal(b: Builder, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Value:
     x: Value = args[0]
     offset = _argument(args, kwargs, 1, "offset", 0)
     first = _dim(x, _argument(args, kwargs, 2, "dim1", 0))
@@ -132,13 +136,13 @@ def _diagonal(b: Builder, _n: torch.fx.Node, args: list[Any], kwargs: dict[str, 
     return b.view(_aten.diagonal.default, x, offset, first, second)
 
 
-def _unfold(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _unfold(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     x, dim, size, step = args
     return b.view(_aten.unfold.default, x, _dim(x, dim), size, step)
 
 
 def _one_to_one(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
-    return b.view(node.target, *args)
+    return b.view(node.target, *args, result=node.meta["val"])
 
 
 def _pieces(
@@ -152,18 +156,20 @@ def _pieces(
     return [slice_view(b, x, dim, end - n, end) for end, n in zip(ends, lengths, strict=True)]
 
 
-def _unbind(b: Builder, _n: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> list[Value]:
+def _unbind(
+    b: Builder, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]
+) -> list[Value]:
     x: Value = args[0]
     dim = _dim(x, _argument(args, kwargs, 1, "dim", 0))
     return [b.view(_aten.select.int, x, dim, i) for i in range(int(_fake(x).shape[dim]))]
 
 
-def _same(_b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _same(_b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     value: Value = args[0]
     return value
 
 
-def _lift_copy(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _lift_copy(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     """A fresh copy of a literal; nothing in a functional graph writes to it, so the literal itself
     will do.
     """
@@ -173,12 +179,12 @@ def _lift_copy(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any
     return b.run_one(_aten.clone.default, (x,))
 
 
-def _conjugate(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _conjugate(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     """Lazy conjugation is a flag on a view; the graph has none, so it is done."""
     return b.run_one(_aten.conj_physical.default, (args[0],))
 
 
-def _negate(b: Builder, _n: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
+def _negate(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]) -> Value:
     return b.run_one(_aten.neg.default, (args[0],))
 
 
