@@ -386,7 +386,7 @@ output loss "" %c
 
 // A chain as long as the graph: no recursion, no quadratic walk.
 TEST(Lower, RecomputesThroughAVeryLongChain) {
-  constexpr int kLength = 50000;
+  constexpr int kLength = 20000;
   std::string text = "magis 1\ndevice cpu\nbatch %x \"x\" : f32[4,4]\n";
   std::string previous = "%x";
   for (int i = 0; i < kLength; ++i) {

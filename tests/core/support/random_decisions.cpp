@@ -1,0 +1,40 @@
+#include "support/random_decisions.h"
+
+#include "magis/schedule/program.h"
+
+namespace magis::test {
+
+std::vector<OpId> random_order(const Graph& graph, Random& random) {
+  std::vector<std::size_t> waiting(graph.op_count());
+  std::vector<OpId> ready;
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    waiting[i] = graph.predecessors(OpId(i)).size();
+    if (waiting[i] == 0) ready.emplace_back(i);
+  }
+  std::vector<OpId> order;
+  while (!ready.empty()) {
+    const auto chosen = static_cast<std::ptrdiff_t>(random.below(ready.size()));
+    order.push_back(ready[static_cast<std::size_t>(chosen)]);
+    ready.erase(ready.begin() + chosen);
+    for (OpId next : graph.successors(order.back())) {
+      if (--waiting[static_cast<std::size_t>(next.index)] == 0) ready.push_back(next);
+    }
+  }
+  return order;
+}
+
+Decisions random_decisions(const Graph& graph, Random& random, int percent) {
+  Decisions decisions = program_order(graph);
+  decisions.order = random_order(graph, random);
+  const IdMap<OpId, uint8_t> recomputable = recomputable_operators(graph);
+  for (std::size_t e = 0; e < graph.edge_count(); ++e) {
+    const Tensor& tensor = graph.tensor(graph.edge_tensor(EdgeId(e)));
+    if (tensor.is_input || !recomputable[tensor.producer]) continue;
+    if (random.below(100) >= static_cast<uint64_t>(percent)) continue;
+    decisions.modes[EdgeId(e)] = random.below(2) == 0 ? Mode::recompute : Mode::recompute_anew;
+    if (!lower(graph, decisions)) decisions.modes[EdgeId(e)] = Mode::keep;
+  }
+  return decisions;
+}
+
+}  // namespace magis::test
