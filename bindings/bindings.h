@@ -28,7 +28,7 @@ struct PyTensorInfo {
 };
 
 // "mm_3" for the original, "mm_3.1" for its first copy.
-std::string copy_name(const Graph& graph, CopyRef ref);
+std::string python_copy_name(const Graph& graph, CopyRef ref);
 PyTensorInfo tensor_info(const Graph& graph, TensorId tensor);
 
 void bind_graph(nanobind::module_& m);

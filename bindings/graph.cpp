@@ -87,7 +87,7 @@ std::vector<PyTensorInfo> tensors(const PyGraph& g) {
 
 }  // namespace
 
-std::string copy_name(const Graph& graph, CopyRef ref) {
+std::string python_copy_name(const Graph& graph, CopyRef ref) {
   std::string name = graph.value(graph.tensor(ref.tensor).value).name;
   return ref.copy == 0 ? name : name + "." + std::to_string(ref.copy);
 }

@@ -53,7 +53,7 @@ PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
   }
   for (const CopyRef& ref : sim.hotspots)
     out.hotspots.push_back(
-        {copy_name(graph, ref), graph.tensor(ref.tensor).bytes, tensor_info(graph, ref.tensor)});
+        {python_copy_name(graph, ref), graph.tensor(ref.tensor).bytes, tensor_info(graph, ref.tensor)});
   for (const TimelinePoint& point : sim.timeline) {
     const Statement& run = plan.program.statements[static_cast<std::size_t>(point.statement)];
     out.timeline.push_back({graph.op(run.op).info->name, run_name(graph, run), point.start,
