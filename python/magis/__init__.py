@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from magis import errors
-    from magis.capture import capture
+    from magis import capture, errors
     from magis.report import Report
     from magis.runtime import Step, optimize
 
@@ -22,25 +21,21 @@ __all__ = ["Report", "Step", "__version__", "capture", "errors", "optimize"]
 
 _SUPPORTED_TORCH = "2.13"
 
-# Imported on first use: the command line starts without PyTorch. `capture` is not among them: its
-# package bears its name, and is callable through what `__getattr__` puts here.
-_HOMES = {
-    "optimize": "magis.runtime.optimize",
-    "Step": "magis.runtime.step",
-    "Report": "magis.report",
-}
+# Imported on first use: the command line starts without PyTorch.
+_HOMES = {"optimize": "magis.runtime", "Step": "magis.runtime", "Report": "magis.report"}
+_PACKAGES = {"capture", "errors"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"optimize", "Step"}:
+    if name in _PACKAGES:
+        return importlib.import_module(f"magis.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'magis' has no attribute {name!r}")
+    if _HOMES[name] == "magis.runtime":
         _check_torch()
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    if name == "errors":
-        return importlib.import_module("magis.errors")
-    raise AttributeError(f"module 'magis' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
 
 
 def _check_torch() -> None:
@@ -50,8 +45,7 @@ def _check_torch() -> None:
     if not torch.__version__.startswith(f"{_SUPPORTED_TORCH}."):
         warnings.warn(
             f"magis is made for torch {_SUPPORTED_TORCH}, this is torch {torch.__version__}: "
-            "capture relies on "
-            "interfaces that differ between versions, and may fail or be refused by the replay "
-            "check",
+            "capture relies on interfaces that differ between versions, and may fail or be refused "
+            "by the replay check",
             stacklevel=3,
         )

@@ -8,16 +8,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from magis.runtime.optimize import optimize
+    from magis.runtime.api import optimize
     from magis.runtime.step import Step
 
 __all__ = ["Step", "optimize"]
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: plan files and limits are read by commands that start without PyTorch. The
-    # module `optimize` makes way for the function of that name.
-    homes = {"Step": "magis.runtime.step", "optimize": "magis.runtime.optimize"}
+    # On first use: plan files and limits are read by commands that start without PyTorch.
+    homes = {"Step": "magis.runtime.step", "optimize": "magis.runtime.api"}
     if name not in homes:
         raise AttributeError(f"module 'magis.runtime' has no attribute {name!r}")
     value = getattr(importlib.import_module(homes[name]), name)
