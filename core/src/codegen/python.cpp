@@ -92,9 +92,7 @@ class PythonModule {
       add_freed(statement);
     } else {
       announce(statement);
-      const std::string call = PythonExpressions(graph_, names_, &statement).call();
-      const std::string targets = assignment_targets(statement);
-      line(targets.empty() ? call : targets + " = " + call);
+      run(assignment_targets(statement), PythonExpressions(graph_, names_, &statement).call());
       if (statement.over >= 0) dead_.push_back(names_.of(overwritten(statement)));
     }
     const bool more = s + 1 < program_.statements.size() &&
@@ -102,11 +100,29 @@ class PythonModule {
     if (!more) release();
   }
 
+  // On one line, else the arguments on a second, else each on its own.
+  void run(const std::string& targets, const PythonCall& call) {
+    constexpr std::size_t kColumns = 96;  // within a function
+    const std::string begin = (targets.empty() ? "" : targets + " = ") + call.before + "(";
+    const std::string arguments = comma_separated(call.arguments);
+    const std::string end = ")" + call.after;
+    if (begin.size() + arguments.size() + end.size() <= kColumns) {
+      line(begin + arguments + end);
+      return;
+    }
+    line(begin);
+    if (arguments.size() + 4 <= kColumns) {
+      line("    " + arguments);
+    } else {
+      for (const std::string& argument : call.arguments) line("    " + argument + ",");
+    }
+    line(end);
+  }
+
   void add_freed(const Statement& statement) {
+    // `_` goes right after its run, whatever the program says.
     for (const CopyRef& copy : statement.freed) {
-      const std::string& name = names_.of(copy);
-      if (name != "_")
-        dead_.push_back(name);  // `_` goes right after its run, whatever the program says
+      if (names_.of(copy) != "_") dead_.push_back(names_.of(copy));
     }
   }
 
@@ -123,10 +139,10 @@ class PythonModule {
     std::string comment = "#";
     if (op.site.valid()) {
       const Site& site = graph_.sites()[op.site];
-      if (!site.module.empty()) comment += " " + one_line(site.module);
-      if (!site.source.empty()) comment += "  (" + one_line(site.source) + ")";
+      if (!site.module.empty()) comment += " " + one_line(site.module) + " ";
+      if (!site.source.empty()) comment += " (" + one_line(site.source) + ") ";
     }
-    comment += op.backward ? "  backward" : "  forward";
+    comment += op.backward ? " backward" : " forward";
     if (origin.again) comment += ", computed again";
     text_ += "\n";
     line(comment);

@@ -65,22 +65,38 @@ std::string PythonExpressions::value(ValueId id) const {
   return names_.of(copy_read(value.tensor));
 }
 
+// What a view is written on. The second of two aten.view in a row needs the first only if that one
+// made it legal.
+ValueId PythonExpressions::viewed(const Value& value) const {
+  ValueId base = value.base;
+  if (graph_.view(value).info->name != "aten.view") return base;
+  while (true) {
+    const Value& between = graph_.value(base);
+    if (between.kind != ValueKind::view || graph_.view(between).info->name != "aten.view") break;
+    if (!is_contiguous(graph_.value(between.base).type)) break;
+    base = between.base;
+  }
+  return base;
+}
+
 std::string PythonExpressions::view(const Value& value) const {
   const Call& call = graph_.view(value);
-  const std::string base = this->value(value.base);
+  const Type& base_type = graph_.value(viewed(value)).type;
+  const std::string base = this->value(viewed(value));
   const std::string_view name = call.info->name;
-  const std::size_t rank = graph_.value(value.base).type.shape.size();
-  if (name == "aten.slice.Tensor" && call.kwargs.empty()) return slice(base, call, rank);
+  if (name == "aten.view" && base_type.shape == value.type.shape) return base;
+  if (name == "aten.slice.Tensor" && call.kwargs.empty()) {
+    return slice(base, call, base_type.shape.size());
+  }
   const ArgList rest(call.args.begin() + 1, call.args.end());
   const auto found = std::ranges::find(kViewMethods, name, &ViewMethod::operator_name);
   if (found == kViewMethods.end()) {
-    return operator_path(name) + "(" + base + (rest.empty() && call.kwargs.empty() ? "" : ", ") +
-           arguments(rest, call.kwargs) + ")";
+    return operator_path(name) + "(" + comma_separated(arguments(call.args, call.kwargs)) + ")";
   }
   const auto* items = rest.size() == 1 ? std::get_if<ArgList>(&rest.front().value) : nullptr;
   const bool spread = found->spreads_list && items != nullptr && !items->empty();
   return base + "." + std::string(found->method) + "(" +
-         arguments(spread ? *items : rest, call.kwargs) + ")";
+         comma_separated(arguments(spread ? *items : rest, call.kwargs)) + ")";
 }
 
 // x[:, 3:5]. Indexing clamps and counts from the end as the operator does.
@@ -130,7 +146,8 @@ std::string PythonExpressions::argument(const Arg& arg) const {
   return std::visit(Spell{*this}, arg.value);
 }
 
-std::string PythonExpressions::arguments(const ArgList& args, const KeywordArgs& kwargs) const {
+std::vector<std::string> PythonExpressions::arguments(const ArgList& args,
+                                                      const KeywordArgs& kwargs) const {
   std::vector<std::string> parts;
   for (const Arg& arg : args) parts.push_back(argument(arg));
   for (const auto& [name, arg] : kwargs) {
@@ -138,19 +155,19 @@ std::string PythonExpressions::arguments(const ArgList& args, const KeywordArgs&
                         ? "**{" + python_string(name) + ": " + argument(arg) + "}"
                         : name + "=" + argument(arg));
   }
-  return comma_separated(parts);
+  return parts;
 }
 
 // magis.bernoulli(shape, strides, p, dtype=..., device=...): a mask drawn the way eager dropout
 // draws it, in the memory order of those strides.
-std::string PythonExpressions::bernoulli(const Call& call) const {
+PythonCall PythonExpressions::bernoulli(const Call& call) const {
   MAGIS_CHECK(call.args.size() == 3, "magis.bernoulli has " << call.args.size() << " arguments");
   const ArgList layout(call.args.begin(), call.args.begin() + 2);
-  return "torch.empty_strided(" + arguments(layout, call.kwargs) + ").bernoulli_(" +
-         argument(call.args[2]) + ")";
+  return {"torch.empty_strided", arguments(layout, call.kwargs),
+          ".bernoulli_(" + argument(call.args[2]) + ")"};
 }
 
-std::string PythonExpressions::call() const {
+PythonCall PythonExpressions::call() const {
   const Operator& op = graph_.op(run_->op);
   if (op.info->name == kBernoulli) return bernoulli(op);
   ArgList args = op.args;
@@ -164,7 +181,7 @@ std::string PythonExpressions::call() const {
       kwargs.emplace_back(out, args[position]);
     }
   }
-  return names_.of_operator(called_operator(graph_, *run_)) + "(" + arguments(args, kwargs) + ")";
+  return {names_.of_operator(called_operator(graph_, *run_)), arguments(args, kwargs), ""};
 }
 
 }  // namespace magis

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/python_names.h"
 #include "magis/schedule/program.h"
@@ -11,6 +12,13 @@ namespace magis {
 
 // "torch.ops.aten.mm.default" for "aten.mm".
 std::string operator_path(std::string_view name);
+
+// before + "(" + arguments + ")" + after; the arguments may be spread over several lines.
+struct PythonCall {
+  std::string before;
+  std::vector<std::string> arguments;
+  std::string after;
+};
 
 // Reads originals, or, given a run, the copies that it names.
 class PythonExpressions {
@@ -21,15 +29,16 @@ class PythonExpressions {
   // A variable, or a view of one written as method calls: "mm.view(8, 128, 256).permute(0, 2, 1)".
   std::string value(ValueId id) const;
   // The right-hand side of the run.
-  std::string call() const;
+  PythonCall call() const;
 
  private:
   std::string argument(const Arg& arg) const;
   std::string list(const ArgList& items) const;
-  std::string arguments(const ArgList& args, const KeywordArgs& kwargs) const;
+  std::vector<std::string> arguments(const ArgList& args, const KeywordArgs& kwargs) const;
+  ValueId viewed(const Value& value) const;
   std::string view(const Value& value) const;
   std::string slice(const std::string& base, const Call& call, std::size_t rank) const;
-  std::string bernoulli(const Call& call) const;
+  PythonCall bernoulli(const Call& call) const;
   CopyRef copy_read(TensorId tensor) const;
 
   const Graph& graph_;
