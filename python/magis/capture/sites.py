@@ -33,6 +33,7 @@ NOWHERE = Site("", "")
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _MAGIS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_ZOO = os.path.join(_MAGIS, "zoo") + os.sep  # its models are shown like a user's own
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = tuple(
     {sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep}
@@ -146,7 +147,7 @@ def is_user_file(path: str) -> bool:
     known = _user_files.get(path)
     if known is None:
         installed = path.startswith(_INSTALLED)
-        known = not (
+        known = path.startswith(_ZOO) or not (
             path.startswith((_TORCH, _MAGIS, "<frozen"))
             or (path.startswith(_STANDARD_LIBRARY) and not installed)
         )
