@@ -27,8 +27,8 @@ def isolated(model: nn.Module) -> Iterator[None]:
     other random numbers, and magis decides itself what to recompute.
     """
     with (
-        _restored_modules(model),
-        _restored_generators(),
+        restored_modules(model),
+        restored_generators(),
         plain_checkpoint(),
         _quiet_fake_tensors(),
         torch.inference_mode(False),
@@ -55,7 +55,7 @@ def swap_tensors(
 
 
 @contextlib.contextmanager
-def _restored_modules(model: nn.Module) -> Iterator[None]:
+def restored_modules(model: nn.Module) -> Iterator[None]:
     saved: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
     contents: list[tuple[Any, Any]] = []
     for module in model.modules():
@@ -90,7 +90,7 @@ def _quiet_fake_tensors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _restored_generators() -> Iterator[None]:
+def restored_generators() -> Iterator[None]:
     python_state = random.getstate()
     numpy = sys.modules.get("numpy")
     numpy_state = numpy.random.get_state() if numpy is not None else None

@@ -167,11 +167,8 @@ def _model_difference(planned: ModelFacts, given: ModelFacts) -> str | None:
                 return f"{word} {name} is gone"
             if name not in before:
                 return f"{word} {name} is new"
-            a, b = before[name], now[name]
-            if a != b:
-                if a is None or b is None:
-                    return f"{word} {name} {'was' if a is None else 'is now'} None"
-                return f"{word} {name}: {_tensor_difference(a, b)}"
+            if before[name] != now[name]:
+                return f"{word} {name}: {_tensor_difference(before[name], now[name])}"
     for name in [*planned.modes, *given.modes]:
         before_mode, now_mode = planned.modes.get(name), given.modes.get(name)
         if before_mode != now_mode:

@@ -34,6 +34,7 @@ class ModelView:
         # Each (mapping, key, value) must still be so for the view to be current.
         self._links: list[tuple[dict[str, Any], str, object]] = []
         self._sizes: list[tuple[dict[str, Any], int]] = []
+        self._present: list[tuple[dict[str, Any], str, bool]] = []  # buffers may be None
         self._buffers: dict[str, tuple[dict[str, Any], str]] = {}
         seen: set[int] = set()
         for prefix, module in self._modules.items():
@@ -42,6 +43,7 @@ class ModelView:
             for table in (module._parameters, module._modules, module._buffers):
                 self._sizes.append((table, len(table)))
             for key, buffer in module._buffers.items():
+                self._present.append((module._buffers, key, buffer is not None))
                 if buffer is not None and id(buffer) not in seen:
                     seen.add(id(buffer))
                     name = f"{prefix}.{key}" if prefix else key
@@ -59,8 +61,10 @@ class ModelView:
 
     def is_current(self) -> bool:
         """Whether modules and parameters are, by identity, those that the view was made from."""
-        return all(table.get(key) is value for table, key, value in self._links) and all(
-            len(table) == size for table, size in self._sizes
+        return (
+            all(table.get(key) is value for table, key, value in self._links)
+            and all(len(table) == size for table, size in self._sizes)
+            and all((table.get(key) is not None) == there for table, key, there in self._present)
         )
 
     def buffers(self) -> dict[str, torch.Tensor]:
@@ -84,10 +88,7 @@ class ModelView:
         """What a plan takes for granted about the model."""
         return ModelFacts(
             {name: tensor_facts(parameter) for name, parameter in self.parameters.items()},
-            {
-                name: None if buffer is None else tensor_facts(buffer)
-                for name, buffer in self.buffers().items()
-            },
+            {name: tensor_facts(buffer) for name, buffer in self.buffers().items()},
             {name: module.training for name, module in self._modules.items()},
             self._ties,
         )
@@ -103,7 +104,7 @@ class ModelFacts:
     def __init__(
         self,
         parameters: dict[str, TensorFacts],
-        buffers: dict[str, TensorFacts | None],
+        buffers: dict[str, TensorFacts],
         modes: dict[str, bool],
         ties: tuple[tuple[str, str], ...],
     ) -> None:

@@ -19,7 +19,7 @@ from magis.runtime.generator import GeneratorState
 from magis.runtime.guards import leaf_words
 from magis.runtime.model_view import ModelView
 from magis.runtime.planned import PlannedStep
-from magis.runtime.sandbox import Sandbox, same_bits
+from magis.runtime.sandbox import same_bits, sandbox
 
 LossFunction = Callable[..., Any]
 
@@ -71,8 +71,9 @@ def trace_eager(
     before.
     """
     arguments = arguments.cut_off()
-    with Sandbox(view, device), measured_peak(device) as peak:
-        result = run_eager(model, loss_fn, arguments)
+    with sandbox(view):
+        with measured_peak(device) as peak:
+            result = run_eager(model, loss_fn, arguments)
         trace = _trace(result, arguments, view, device)
     trace.peak_bytes = peak[0]
     return trace
@@ -83,7 +84,7 @@ def trace_planned(
 ) -> Trace:
     """What the planned step leaves behind for this batch. The model is afterwards as before."""
     arguments = arguments.cut_off()
-    with Sandbox(view, device):
+    with sandbox(view):
         result = step.run(view, arguments.leaves)
         return _trace(result, arguments, view, device)
 

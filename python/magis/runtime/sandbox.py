@@ -4,79 +4,70 @@ same state.
 
 from __future__ import annotations
 
-import random
-import sys
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any
+import contextlib
+from collections.abc import Iterator
 
 import torch
 
 from magis import _torch_internals as internals
-from magis.runtime.generator import GeneratorState
+from magis.capture.isolate import restored_generators, restored_modules
 from magis.runtime.model_view import ModelView
 
-Hooks = dict[int, Callable[[torch.Tensor], Any]]
 
-
-class Sandbox:
+@contextlib.contextmanager
+def sandbox(view: ModelView) -> Iterator[None]:
     """While the block runs gradients are set aside (they are None) and gradient hooks are silent.
 
-    At its end parameters' gradients, buffers (their identity and their values),
-    hooks and the random generators of PyTorch, Python and NumPy are as they were on entry.
-    Parameters are not looked after: a step does not change them.
+    At its end parameters' gradients and hooks, what the modules hold (buffers with their values,
+    attributes), and the random generators of PyTorch, Python and NumPy are as they were on entry.
+    The values of parameters are not looked after: a step does not change them.
     """
+    with (
+        restored_modules(view.model),
+        restored_generators(),
+        _restored_buffers(view),
+        _without_gradients(view),
+    ):
+        yield
 
-    def __init__(self, view: ModelView, device: torch.device) -> None:
-        self._view = view
-        self._device = device
-        self._targets = list(view.parameters.values())
 
-    def __enter__(self) -> Sandbox:
-        self._grads = [target.grad for target in self._targets]
-        self._hooks: list[tuple[Hooks, Hooks]] = []
-        for target in self._targets:
-            target.grad = None
-            for hooks in (internals.tensor_hooks(target), internals.post_accumulate_hooks(target)):
-                if hooks:
-                    self._hooks.append((hooks, dict(hooks)))
-                    hooks.clear()
-        self._buffers = {
-            name: (buffer, buffer.detach().clone()) for name, buffer in self._view.buffers().items()
-        }
-        self._generators = GeneratorState([self._device])
-        self._python = random.getstate()
-        numpy = sys.modules.get("numpy")
-        self._numpy = numpy.random.get_state() if numpy is not None else None
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for target, grad in zip(self._targets, self._grads, strict=True):
-            target.grad = grad
-        for hooks, registered in self._hooks:
-            hooks.update(registered)
+@contextlib.contextmanager
+def _restored_buffers(view: ModelView) -> Iterator[None]:
+    saved = [(buffer, buffer.detach().clone()) for buffer in view.buffers().values()]
+    try:
+        yield
+    finally:
         with torch.no_grad():
-            for name, (buffer, value) in self._buffers.items():
-                self._view.set_buffer(name, buffer)
+            for buffer, value in saved:
                 if not same_bits(buffer, value):
                     buffer.copy_(value)
-        self._generators.restore()
-        random.setstate(self._python)
-        if self._numpy is not None:
-            sys.modules["numpy"].random.set_state(self._numpy)
+
+
+@contextlib.contextmanager
+def _without_gradients(view: ModelView) -> Iterator[None]:
+    saved = [(parameter, parameter.grad) for parameter in view.parameters.values()]
+    silenced = []
+    for parameter, _ in saved:
+        parameter.grad = None
+        for hooks in (
+            internals.tensor_hooks(parameter),
+            internals.post_accumulate_hooks(parameter),
+        ):
+            silenced.append((hooks, dict(hooks)))
+            hooks.clear()
+    try:
+        yield
+    finally:
+        for parameter, grad in saved:
+            parameter.grad = grad
+        for hooks, registered in silenced:
+            hooks.update(registered)
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors of one dtype and shape hold the same bits: 0.0 is not -0.0, nan may be
     nan.
     """
-    if torch.equal(a, b) and not a.dtype.is_floating_point and not a.dtype.is_complex:
-        return True
     return bool(torch.equal(_bits(a), _bits(b)))
 
 

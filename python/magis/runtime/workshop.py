@@ -11,6 +11,7 @@ from torch import nn
 
 from magis import _core
 from magis.capture import Capture, capture
+from magis.errors import CaptureError
 from magis.report import Report
 from magis.runtime import replay
 from magis.runtime.batch import Arguments
@@ -219,7 +220,10 @@ class Workshop:
             smaller = cut_batch(arguments, length)
             if smaller is None:
                 continue
-            captured = self._capture(smaller)
+            try:
+                captured = self._capture(smaller)
+            except CaptureError:  # batch norm, for one, does not train on a single sample
+                continue
             if _operator_names(captured.text) != operators:
                 continue
             graph = self._graph(captured)

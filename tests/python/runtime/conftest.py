@@ -1,4 +1,4 @@
-"""One thread and a fixed seed for every test of the runtime; the number of threads is part of what plans guard."""
+"""One thread and a fixed seed for every test; plans guard the number of threads."""
 
 from __future__ import annotations
 

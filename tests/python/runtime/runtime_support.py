@@ -91,7 +91,9 @@ def state_of(model: nn.Module) -> dict[str, torch.Tensor | None]:
     return state
 
 
-def assert_same(left: dict[str, torch.Tensor | None], right: dict[str, torch.Tensor | None]) -> None:
+def assert_same(
+    left: dict[str, torch.Tensor | None], right: dict[str, torch.Tensor | None]
+) -> None:
     """Bit by bit, layouts included."""
     assert left.keys() == right.keys()
     for name, value in left.items():

@@ -37,8 +37,23 @@ def test_memory_ratios_are_of_the_baselines_peak(ratio):
 
 @pytest.mark.parametrize(
     "value",
-    ["8 GB ish", "lots", "", "GB", "8 Gb/s", "-8GB", "1e9", "40%%", 1.5, 8e9, float("nan"), True]
-    + [None, [8], "8.5", "8.5 B", "150%", "0%", 0.0, -0.1],
+    [
+        *[
+            "8 GB ish",
+            "lots",
+            "",
+            "GB",
+            "8 Gb/s",
+            "-8GB",
+            "1e9",
+            "40%%",
+            "8.5",
+            "8.5 B",
+            "150%",
+            "0%",
+        ],
+        *[1.5, 8e9, float("nan"), True, None, [8], 0.0, -0.1],
+    ],
 )
 def test_what_is_no_memory_limit_is_refused_with_the_accepted_forms(value):
     with pytest.raises(LimitError, match=r'"8GiB".*"40%"'):

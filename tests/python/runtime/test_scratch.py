@@ -1,0 +1,167 @@
+"""Scratch of kernels is measured once and makes the promise exact."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from runtime_support import Line, plan, squares
+from torch import nn
+from torch.nn import functional as F
+
+from magis import _torch_internals as internals
+from magis.runtime import scratch
+from magis.runtime.scratch import with_measured_scratch
+from magis.verify.text import parse
+
+HEADER = "magis 1\ndevice cpu\n"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_measured_yet(monkeypatch):
+    monkeypatch.setattr(scratch, "_measured", {})
+
+
+def scratch_of(text):
+    return {name: op.scratch for name, op in parse(text).operators.items()}
+
+
+_FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
+_FLASH_TYPES = "f32[2,4,64,32], f32[2,4,64]{256,1,4}"
+ATTENTION = (
+    HEADER
+    + f"""site @1 "m" "f.py:1"
+param %q "q" : f32[2,4,64,32]
+%a, %l = {_FLASH}(%q, %q, %q) : {_FLASH_TYPES} @1 backward
+%b, %m = {_FLASH}(%q, %q, %q) : {_FLASH_TYPES}
+%v = aten.view(%q, [64,256]) : f32[64,256]
+%p = aten.permute(%v, [1,0]) : f32[256,64]{{1,256}}
+%s = aten.mm(%v, %p) : f32[64,64]
+output loss "" %a
+"""
+)
+
+
+def allocations_of(function):
+    with internals.AllocationRecorder() as recorder:
+        result = function()
+        del result
+    return list(recorder.changes())
+
+
+def test_inner_buffers_are_what_the_allocator_hands_out_beyond_the_results():
+    measured = scratch_of(with_measured_scratch(ATTENTION))
+    q = torch.zeros(2, 4, 64, 32)
+    held = most = 0
+    changes = allocations_of(
+        lambda: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)
+    )
+    for change in changes:
+        held += change
+        most = max(most, held)
+    results = q.numel() * 4 + 2 * 4 * 64 * 4
+    assert measured["a"] == most - results > 0
+    assert measured["b"] == measured["a"]
+    assert measured["s"] == 0
+
+
+def test_the_rest_of_the_text_stays_as_it_was():
+    after = with_measured_scratch(ATTENTION)
+    assert [line.split(" scratch ")[0] for line in after.splitlines()] == ATTENTION.splitlines()
+    assert "@1 backward scratch " in after
+
+
+def test_scratch_depends_on_the_number_of_threads():
+    one = scratch_of(with_measured_scratch(ATTENTION))["a"]
+    torch.set_num_threads(2)
+    assert scratch_of(with_measured_scratch(ATTENTION))["a"] > one
+
+
+def test_a_call_is_measured_once(monkeypatch):
+    calls = []
+    named = scratch.operator_named
+    monkeypatch.setattr(scratch, "operator_named", lambda name: calls.append(name) or named(name))
+    with_measured_scratch(ATTENTION)
+    assert sorted(calls) == ["aten._scaled_dot_product_flash_attention_for_cpu", "aten.mm"]
+    with_measured_scratch(ATTENTION)
+    assert len(calls) == 2
+
+
+def test_what_takes_too_much_memory_is_not_run(monkeypatch):
+    monkeypatch.setattr(scratch, "free_bytes", lambda device: 1000)
+    assert with_measured_scratch(ATTENTION) == ATTENTION
+
+
+def test_what_fails_on_zeros_is_left_out_and_what_follows_is_not():
+    text = (
+        HEADER
+        + """param %x "x" : f32[4,4]
+%c = aten.linalg_cholesky(%x) : f32[4,4]{1,4}
+%m = aten.mul.Scalar(%x, 2.0) : f32[4,4]
+output loss "" %c
+"""
+    )
+    measured = scratch_of(with_measured_scratch(text))
+    assert measured["c"] == 0
+    assert measured["m"] > 0  # the scalar as a tensor
+
+
+def test_the_generator_is_not_moved():
+    text = (
+        HEADER
+        + """param %x "x" : f32[4,4]
+%r = aten.bernoulli.p(%x, 0.5) : f32[4,4]
+output loss "" %r
+"""
+    )
+    before = torch.get_rng_state()
+    with_measured_scratch(text)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+class Attention(nn.Module):
+    def __init__(self, width=32, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.project = nn.Linear(width, 3 * width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.project(self.norm(x)).view(batch, length, 3, self.heads, -1).unbind(2)
+        out = F.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        )
+        return x + out.transpose(1, 2).reshape(batch, length, width)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_the_promise_is_what_the_allocator_hands_out(accumulate):
+    model = nn.Sequential(Attention(), Attention(), nn.Linear(32, 32))
+    x = torch.randn(4, 48, 32)
+    step = plan(model, lambda m, x: F.gelu(m(x)).square().mean(), (x,), memory_limit=0.9)
+    step(x)
+    if not accumulate:
+        model.zero_grad()
+    else:
+        step(x)  # plans the step that adds
+    with internals.AllocationRecorder() as recorder:
+        loss = step(x)
+    held = most = 0
+    for change in recorder.changes():
+        held += change
+        most = max(most, held)
+    assert most == step.report.transient_peak_bytes
+    present = sum(p.grad.numel() * 4 for p in model.parameters())
+    assert held == loss.numel() * 4 + (0 if accumulate else present)
+
+
+def test_small_steps_are_exact_too():
+    model, x = Line(), torch.ones(2)
+    step = plan(model, squares, (x,))
+    with internals.AllocationRecorder() as recorder:
+        step(x)
+    held = most = 0
+    for change in recorder.changes():
+        held += change
+        most = max(most, held)
+    assert most == step.report.transient_peak_bytes
