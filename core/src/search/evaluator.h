@@ -57,6 +57,8 @@ class Evaluator {
 
   // Every chain ends in something that is there or can be made. If not, the other figures mean nothing.
   bool feasible() const { return infeasible_segments_ == 0; }
+  // Nothing is recomputed.
+  bool plain() const { return chains_ == 0; }
   Picoseconds time() const { return time_; }
   Bytes peak() const;  // transient
   struct Usage {
@@ -84,6 +86,7 @@ class Evaluator {
   // Operators that run again for the sake of the one at `position`, in order.
   std::span<const OpId> chain_at(int position) const { return segments_[op_at(position)].chain; }
   Decisions decisions() const;
+  bool has_order(const std::vector<OpId>& order) const { return order == order_; }
   // How many operators run more than once.
   int recomputed_operators() const;
 

@@ -1,0 +1,153 @@
+#include "search/greedy.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace magis {
+
+Greedy::Greedy(Evaluator& evaluator, Budget& budget, Random& random)
+    : evaluator_(evaluator), budget_(budget), random_(random), scorer_(evaluator.problem()) {
+  Picoseconds total = 0;
+  for (const Picoseconds time : evaluator.problem().time) total += time;
+  least_time_ = total / 50'000 + 1;
+}
+
+// The heap's top is the best; equal ones in order of edge, so that nothing depends on the heap's layout.
+bool Greedy::Candidate::operator<(const Candidate& other) const {
+  if (priority != other.priority) return priority < other.priority;
+  return edit.edge > other.edit.edge;
+}
+
+Greedy::Priority Greedy::priority(const Gain& gain, double luck) const {
+  const double time = static_cast<double>(std::max<Picoseconds>(gain.time, 0) + least_time_);
+  const double rate = luck * static_cast<double>(gain.relief) / time;
+  const double drop = luck * static_cast<double>(std::max<Bytes>(gain.drop, 0));
+  switch (options_.rule) {
+    case GreedyRule::relief_per_time:
+      break;
+    case GreedyRule::largest_drop:
+      return {drop, rate};
+    case GreedyRule::drop_per_time:
+      return {drop / time, rate};
+  }
+  return {rate, 0};
+}
+
+void Greedy::collect(Bytes target) {
+  scorer_.focus(evaluator_, target);
+  heap_.clear();
+  for (const auto& [edit, gain] : scorer_.score_all(evaluator_, budget_)) {
+    if (evaluator_.time() + gain.time > options_.time_limit) continue;
+    const double luck =
+        options_.noise > 0 ? std::exp(options_.noise * (2 * random_.uniform() - 1)) : 1;
+    heap_.push_back({priority(gain, luck), edit, luck, 0});
+  }
+  std::make_heap(heap_.begin(), heap_.end());
+}
+
+// Takes the candidate that is best by its exact gain. False if none is left.
+bool Greedy::apply_best(Bytes target) {
+  while (!heap_.empty() && !budget_.stopped()) {
+    std::pop_heap(heap_.begin(), heap_.end());
+    Candidate candidate = heap_.back();
+    heap_.pop_back();
+    const std::size_t mark = evaluator_.mark();
+    const Picoseconds time = evaluator_.time();
+    evaluator_.set_mode(candidate.edit.edge, candidate.edit.mode);
+    const Evaluator::Usage usage = evaluator_.usage(target);
+    budget_.count_evaluated();
+    const Gain gain{usage_.overflow - usage.overflow, usage_.peak - usage.peak,
+                    evaluator_.time() - time};
+    if (!evaluator_.feasible() || gain.relief <= 0 || evaluator_.time() > options_.time_limit) {
+      evaluator_.undo(mark);
+      continue;
+    }
+    candidate.priority = priority(gain, candidate.luck);
+    const bool exact = candidate.version == version_;
+    if (!exact && !heap_.empty() && candidate < heap_.front()) {
+      evaluator_.undo(mark);
+      candidate.version = version_;
+      heap_.push_back(candidate);
+      std::push_heap(heap_.begin(), heap_.end());
+      continue;
+    }
+    usage_ = usage;
+    ++version_;
+    return true;
+  }
+  return false;
+}
+
+// Until nothing exceeds the target, or nothing helps any more.
+bool Greedy::meet_target(Bytes target, Incumbent& incumbent) {
+  usage_ = evaluator_.usage(target);
+  while (usage_.overflow > 0 && !budget_.stopped()) {
+    collect(target);
+    bool progress = false;
+    while (usage_.overflow > 0 && apply_best(target)) {
+      progress = true;
+      evaluator_.forget();
+      incumbent.offer(evaluator_, {usage_.peak, evaluator_.time()});
+    }
+    if (!progress) return false;
+  }
+  return usage_.overflow == 0;
+}
+
+bool Greedy::descend(const GreedyOptions& options, Incumbent& incumbent) {
+  options_ = options;
+  ++version_;
+  Bytes target = options.goal;
+  do {
+    if (options.step > 0) {
+      const double lower = (1 - options.step) * static_cast<double>(evaluator_.peak());
+      target = std::max(options.goal, static_cast<Bytes>(lower));
+    }
+    if (!meet_target(target, incumbent)) return false;
+  } while (target > options.goal && !budget_.stopped());
+  return evaluator_.peak() <= options.goal;
+}
+
+void Greedy::tighten(Bytes allowed) {
+  struct Saving {
+    Picoseconds time;
+    ModeEdit edit;
+  };
+  std::vector<Saving> savings;
+  bool progress = true;
+  while (progress && !budget_.stopped()) {
+    progress = false;
+    savings.clear();
+    for (const EdgeId edge : scorer_.edges()) {
+      for (const Mode mode : {Mode::keep, Mode::recompute}) {
+        if (mode >= evaluator_.mode(edge)) continue;
+        const std::size_t mark = evaluator_.mark();
+        const Picoseconds time = evaluator_.time();
+        evaluator_.set_mode(edge, mode);
+        const bool fits = evaluator_.peak() <= allowed;
+        budget_.count_evaluated();
+        const Picoseconds saved = time - evaluator_.time();
+        evaluator_.undo(mark);
+        if (fits && saved > 0) savings.push_back({saved, {edge, mode}});
+        if (budget_.stopped()) return;
+      }
+    }
+    std::ranges::stable_sort(savings, std::ranges::greater{}, &Saving::time);
+    for (const Saving& saving : savings) {
+      const std::size_t mark = evaluator_.mark();
+      const Picoseconds time = evaluator_.time();
+      if (saving.edit.mode >= evaluator_.mode(saving.edit.edge)) continue;
+      evaluator_.set_mode(saving.edit.edge, saving.edit.mode);
+      budget_.count_evaluated();
+      if (evaluator_.feasible() && evaluator_.peak() <= allowed && evaluator_.time() < time) {
+        evaluator_.forget();
+        progress = true;
+      } else {
+        evaluator_.undo(mark);
+      }
+      if (budget_.stopped()) return;
+    }
+  }
+}
+
+}  // namespace magis

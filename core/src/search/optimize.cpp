@@ -1,0 +1,159 @@
+#include "magis/search/optimize.h"
+
+#include <ctime>
+#include <utility>
+
+#include "magis/base/error.h"
+#include "magis/schedule/program.h"
+#include "search/greedy.h"
+#include "search/reorder.h"
+#include "search/ruin_recreate.h"
+
+namespace magis {
+namespace {
+
+Seconds process_seconds() {
+  return static_cast<Seconds>(std::clock()) / static_cast<Seconds>(CLOCKS_PER_SEC);
+}
+
+Footprint footprint_of(const Graph& graph, const Decisions& decisions, const CostTable& costs) {
+  const std::optional<Program> program = lower(graph, decisions);
+  MAGIS_CHECK(program.has_value(), "the schedule recomputes what cannot be recomputed");
+  return footprint(graph, *program, costs);
+}
+
+class Optimizer {
+ public:
+  Optimizer(const Graph& graph, const CostTable& costs, const OptimizeOptions& options)
+      : graph_(graph),
+        costs_(costs),
+        options_(options),
+        problem_(graph, costs),
+        evaluator_(problem_),
+        bound_(lower_bound(graph, costs)),
+        budget_(options, problem_.op_count(), [this](const Budget&) { return report(); }),
+        random_(options.seed),
+        greedy_(evaluator_, budget_, random_),
+        incumbent_(start()) {}
+
+  OptimizeResult run() {
+    const Seconds cpu_start = process_seconds();
+    OptimizeResult result;
+    result.baseline = footprint_of(graph_, incumbent_.decisions(), costs_);
+    search();
+    result.decisions = incumbent_.decisions();
+    result.found = footprint_of(graph_, result.decisions, costs_);
+    MAGIS_CHECK(result.found.transient_peak == incumbent_.cost().peak,
+                "promised " << incumbent_.cost().peak << ", simulated "
+                            << result.found.transient_peak);
+    result.bound = bound_;
+    result.met = incumbent_.met();
+    result.stop_reason = budget_.reason().value_or(StopReason::converged);
+    result.states_scored = budget_.scored();
+    result.states_evaluated = budget_.evaluated();
+    evaluator_.load(result.decisions);
+    result.recomputed = evaluator_.recomputed_operators();
+    result.wall_seconds = budget_.elapsed();
+    result.cpu_seconds = process_seconds() - cpu_start;
+    return result;
+  }
+
+ private:
+  Incumbent start() {
+    Decisions decisions = program_order(graph_);
+    evaluator_.load(decisions);
+    least_time_ = evaluator_.time();
+    return Incumbent(Objective(options_.limit, costs_.persistent), std::move(decisions), cost());
+  }
+  Cost cost() const { return {evaluator_.peak(), evaluator_.time()}; }
+
+  bool report() {
+    if (!options_.progress) return true;
+    return options_.progress({.best_peak = costs_.persistent + incumbent_.cost().peak,
+                              .best_seconds = to_seconds(incumbent_.cost().time),
+                              .met = incumbent_.met(),
+                              .states_scored = budget_.scored(),
+                              .states_evaluated = budget_.evaluated(),
+                              .elapsed = budget_.elapsed()});
+  }
+
+  // Nothing can be better: every operator runs once, or the certified bound is reached.
+  bool perfect() const {
+    const Cost& best = incumbent_.cost();
+    if (!incumbent_.met()) return false;
+    return incumbent_.objective().limits_memory()
+               ? best.time == least_time_
+               : best.peak + costs_.persistent <= bound_.bytes;
+  }
+
+  void search() {
+    if (perfect()) return;
+    reorder(evaluator_, budget_);
+    incumbent_.offer(evaluator_, cost());
+    ordered_ = evaluator_.decisions();
+    construct();
+    improve();
+  }
+
+  void construct() {
+    const Objective& objective = incumbent_.objective();
+    for (const double step : {0.0, 0.02, 0.1}) {
+      for (const GreedyRule rule : kGreedyRules) {
+        if (perfect() || budget_.stopped()) return;
+        restore(evaluator_, ordered_);
+        GreedyOptions options{.rule = rule, .step = step};
+        options.goal = objective.limits_memory() ? objective.peak_limit() : 0;
+        options.time_limit = objective.time_limit();
+        if (!objective.limits_memory() && step == 0) continue;
+        greedy_.descend(options, incumbent_);
+        greedy_.tighten(evaluator_.peak());
+        incumbent_.offer(evaluator_, cost());
+      }
+    }
+  }
+
+  void improve() {
+    constexpr int kPatience = 2000;  // attempts without success
+    RuinRecreate ruin_recreate(evaluator_, greedy_, budget_, random_);
+    int failures = 0;
+    while (failures < kPatience && !perfect() && !budget_.stopped()) {
+      failures = ruin_recreate.attempt(incumbent_) ? 0 : failures + 1;
+    }
+  }
+
+  const Graph& graph_;
+  const CostTable& costs_;
+  const OptimizeOptions& options_;
+  Problem problem_;
+  Evaluator evaluator_;
+  LowerBound bound_;
+  Budget budget_;
+  Random random_;
+  Greedy greedy_;
+  Picoseconds least_time_ = 0;
+  Incumbent incumbent_;
+  Decisions ordered_;
+};
+
+}  // namespace
+
+std::string_view to_text(StopReason reason) {
+  switch (reason) {
+    case StopReason::converged:
+      return "converged";
+    case StopReason::time_budget:
+      return "time_budget";
+    case StopReason::state_budget:
+      return "state_budget";
+    case StopReason::interrupted:
+      return "interrupted";
+  }
+  return "";
+}
+
+OptimizeResult optimize(const Graph& graph, const CostTable& costs,
+                        const OptimizeOptions& options) {
+  return Optimizer(graph, costs, options).run();
+}
+
+}  // namespace magis

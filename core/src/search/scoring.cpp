@@ -1,0 +1,83 @@
+#include "search/scoring.h"
+
+#include <algorithm>
+
+namespace magis {
+
+Scorer::Scorer(const Problem& problem) : problem_(problem) {
+  constexpr Bytes kSmallestShare = 1000;  // of the largest tensor
+  Bytes largest = 0;
+  for (std::size_t e = 0; e < problem.droppable.size(); ++e) {
+    if (problem.droppable[EdgeId(e)]) {
+      largest = std::max(largest, problem.bytes[problem.edge_tensor[EdgeId(e)]]);
+    }
+  }
+  for (std::size_t e = 0; e < problem.droppable.size(); ++e) {
+    const EdgeId edge(e);
+    const Bytes bytes = problem.bytes[problem.edge_tensor[edge]];
+    if (problem.droppable[edge] && bytes > 0 && bytes * kSmallestShare >= largest) {
+      edges_.push_back(edge);
+    }
+  }
+}
+
+void Scorer::focus(const Evaluator& evaluator, Bytes target) {
+  const auto count = static_cast<std::size_t>(evaluator.op_count());
+  overflow_.assign(count + 1, 0);
+  exceeding_.assign(count + 1, 0);
+  front_peak_.assign(count + 1, 0);
+  back_peak_.assign(count + 1, 0);
+  for (std::size_t k = 0; k < count; ++k) {
+    const Bytes bytes = evaluator.bytes_at(static_cast<int>(k));
+    overflow_[k + 1] = overflow_[k] + std::max<Bytes>(0, bytes - target);
+    exceeding_[k + 1] = exceeding_[k] + (bytes > target ? 1 : 0);
+    front_peak_[k + 1] = std::max(front_peak_[k], bytes);
+  }
+  for (std::size_t k = count; k-- > 0;) {
+    back_peak_[k] = std::max(back_peak_[k + 1], evaluator.bytes_at(static_cast<int>(k)));
+  }
+}
+
+Mode Scorer::dropping_mode(const Evaluator& evaluator, EdgeId edge) {
+  switch (evaluator.mode(edge)) {
+    case Mode::keep:
+      return Mode::recompute;
+    case Mode::recompute:
+      return evaluator.held_from(edge) < evaluator.use_position(edge) ? Mode::recompute_anew
+                                                                      : Mode::keep;
+    case Mode::recompute_anew:
+      break;
+  }
+  return Mode::keep;
+}
+
+bool Scorer::score(const Evaluator& evaluator, EdgeId edge, Gain& gain) const {
+  const auto begin = static_cast<std::size_t>(evaluator.held_from(edge) + 1);
+  const auto end = static_cast<std::size_t>(evaluator.use_position(edge));
+  if (begin >= end) return false;
+  const int64_t exceeding = exceeding_[end] - exceeding_[begin];
+  if (exceeding == 0) return false;
+  const Bytes bytes = problem_.bytes[problem_.edge_tensor[edge]];
+  const Evaluator::ChainCost cost = evaluator.chain_cost(edge);
+  if (!cost.feasible) return false;
+  gain.relief = std::min(overflow_[end] - overflow_[begin], bytes * exceeding);
+  gain.time = cost.time;
+  // What lies between is taken to fall by the tensor's bytes everywhere.
+  const Bytes peak = front_peak_.back();
+  const Bytes outside = std::max(front_peak_[begin], back_peak_[end]);
+  gain.drop = std::clamp<Bytes>(peak - outside, 0, bytes);
+  return true;
+}
+
+const std::vector<Scorer::Scored>& Scorer::score_all(const Evaluator& evaluator, Budget& budget) {
+  scored_.clear();
+  for (const EdgeId edge : edges_) {
+    Scored scored{{edge, dropping_mode(evaluator, edge)}, {}};
+    if (scored.edit.mode == Mode::keep || !score(evaluator, edge, scored.gain)) continue;
+    scored_.push_back(scored);
+  }
+  budget.count_scored(static_cast<int64_t>(scored_.size()));
+  return scored_;
+}
+
+}  // namespace magis
