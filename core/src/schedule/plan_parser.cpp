@@ -146,4 +146,16 @@ PlanText parse_plan(std::string_view text, std::string_view file_name) {
   return plan;
 }
 
+bool is_plan(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+    if (line.substr(0, line.find_first_of(" \t\r#")) == "program") return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
 }  // namespace magis

@@ -50,6 +50,8 @@ struct PlanText {
   Program program;
 };
 PlanText parse_plan(std::string_view text, std::string_view file_name);
+// Whether text that may be either is a plan: some line begins with the word `program`.
+bool is_plan(std::string_view text);
 std::string to_text(const Graph& graph, const Program& program);
 
 // Throws UserError naming the statement if the program is not a valid execution of the graph: something is read before it is made or after it is freed,
