@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -14,10 +16,24 @@ from magis.report.text import bytes_text, percent_text, plural, seconds_text
 # Two lines each, so fewer than the data holds.
 _MOST_BIGGEST = 10
 
+# Entries of a graph's header that say how it was captured.
+_OPTIONS = {
+    "zoo_size",
+    "zoo_batch",
+    "zoo_seq",
+    "zoo_image",
+    "zoo_dtype",
+    "zoo_variant",
+    "zoo_dropout",
+    "zoo_attention",
+    "autocast",
+    "optimizer",
+}
+
 
 def memory_view(report: MemoryReport) -> RenderableType:
     """The whole report: peak, breakdowns, biggest tensors, and what magis does not know."""
-    parts: list[RenderableType] = [_summary(report)]
+    parts: list[RenderableType] = [summary_view(report)]
     if report.persistent:
         parts += _section("Persistent, by kind", _shares(report.persistent, report.peak_bytes))
     for title, shares in (
@@ -38,18 +54,20 @@ def memory_view(report: MemoryReport) -> RenderableType:
     return Group(*parts)
 
 
-def _summary(report: MemoryReport) -> RenderableType:
+def summary_view(report: MemoryReport) -> RenderableType:
+    """The subject, its size, its time and its peak."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    name = " ".join(f"{key} {text}" for key, text in report.meta.items() if text)
-    if name:
-        table.add_row(report.subject, name)
+    if model := model_text(report.meta):
+        table.add_row("model", model)
+    if "replay" in report.meta:
+        table.add_row("replay", report.meta["replay"])
     recomputed = report.operators_run - report.operators
     operators = plural(report.operators, "operator")
     if recomputed:
         operators += f", {recomputed:,} run again"
-    table.add_row("operators" if name else report.subject, operators)
+    table.add_row(report.subject, operators)
     table.add_row("time", f"{seconds_text(report.seconds)} a step (profile {report.device})")
     table.add_row(
         "peak",
@@ -66,6 +84,13 @@ def _summary(report: MemoryReport) -> RenderableType:
     return table
 
 
+def model_text(meta: Mapping[str, str]) -> str:
+    """What was captured, as it would be asked for: "bert --size full --batch 32"."""
+    options = {key.removeprefix("zoo_"): text for key, text in meta.items() if key in _OPTIONS}
+    words = [meta.get("model", ""), *(f"--{key} {text}" for key, text in options.items())]
+    return " ".join(word for word in words if word)
+
+
 def _place(operator: str, module: str, source: str) -> str:
     return " ".join(
         part for part in (operator, module and f"of {module}", source and f"({source})") if part
@@ -73,7 +98,7 @@ def _place(operator: str, module: str, source: str) -> str:
 
 
 def _section(title: str, body: RenderableType) -> list[RenderableType]:
-    return [Text(""), Text(title, style="bold"), Padding(body, (0, 0, 0, 2))]
+    return [Text(""), Text(title, style="bold"), Padding(body, (0, 0, 0, 2), expand=False)]
 
 
 def _shares(shares: list[Share], peak: int) -> Table:

@@ -149,7 +149,7 @@ class Report:
                 table.add_column(no_wrap=index + 1 < len(rows[0]), overflow="fold")
             for row in rows:
                 table.add_row(*(Text(cell) for cell in row))
-            return Padding(table, (0, 0, 0, 2))
+            return Padding(table, (0, 0, 0, 2), expand=False)
 
         parts: list[RenderableType] = [Text(text, style=style) for text, style in _headline(self)]
         parts += [Text(""), grid(_figures(self))]
@@ -186,7 +186,7 @@ def _why_nothing(report: Report) -> str:
         return f"the peak stays {peak}, which is the lower bound already."
     if report.stop_reason == "converged":
         if report.met:
-            return f"the peak stays {peak}; the limit holds without any change."
+            return f"the peak stays {peak}; it keeps the limit as it is, nothing was left to try."
         return f"the peak stays {peak}; no order and no recomputation lowers it within the limit."
     reason = _STOP_REASONS.get(report.stop_reason, report.stop_reason)
     return f"the peak stays {peak}. The search ended because {reason}."

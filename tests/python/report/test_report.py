@@ -108,7 +108,8 @@ def test_on_a_narrow_terminal_nothing_is_lost(width: int) -> None:
         ),
         (
             {"promised_peak_bytes": 118 * MIB, "stop_reason": "converged"},
-            "NOTHING WAS GAINED: the peak stays 118.00 MiB; the limit holds without any change.",
+            "NOTHING WAS GAINED: the peak stays 118.00 MiB; "
+            "it keeps the limit as it is, nothing was left to try.",
         ),
         (
             {"promised_peak_bytes": 118 * MIB, "stop_reason": "converged", "met": False},

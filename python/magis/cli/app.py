@@ -1,0 +1,115 @@
+"""The commands, their help, and how a command's result or failure becomes an exit status."""
+
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from magis.cli import status
+from magis.cli.capture import capture
+from magis.cli.inspect import inspect
+from magis.cli.optimize import optimize
+from magis.cli.outcome import Outcome
+from magis.cli.run import run as run_plan
+from magis.cli.zoo import zoo
+
+app = typer.Typer(
+    name="magis",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
+    (
+        "capture",
+        capture,
+        """
+        magis capture bert --size full --batch 32 -o bert.magis
+        magis capture gpt2 --size small --optimizer adamw -o gpt2.magis
+        magis capture train.py:make -o mine.magis
+        """,
+    ),
+    (
+        "optimize",
+        optimize,
+        """
+        magis optimize bert.magis --memory-limit 40% -o plan.json --emit step.py
+        magis optimize bert.magis --memory-limit 8GiB --device a100 --time-budget 60 -o plan.json
+        magis optimize bert.magis --latency-limit 1.1 --json
+        """,
+    ),
+    (
+        "inspect",
+        inspect,
+        """
+        magis inspect bert.magis
+        magis inspect bert.magis --device rtx3090
+        magis inspect plan.json --json
+        """,
+    ),
+    (
+        "run",
+        run_plan,
+        """
+        magis run plan.json
+        magis run plan.json --model train.py:make
+        """,
+    ),
+    (
+        "zoo",
+        zoo,
+        """
+        magis zoo
+        magis zoo --json
+        """,
+    ),
+]
+
+
+def _examples(text: str) -> str:
+    """A help epilogue that keeps its lines."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return "Examples:\n\n" + "\n\n".join(f"    {line}" for line in lines)
+
+
+for _name, _function, _text in _COMMANDS:
+    app.command(_name, epilog=_examples(_text))(_function)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"magis {metadata.version('magis')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Make a PyTorch training step fit: the same step as plain PyTorch code, with a peak memory
+    promised to the byte.
+    """
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    try:
+        outcome = app(
+            args=None if arguments is None else list(arguments),
+            prog_name="magis",
+            standalone_mode=False,
+        )
+        if isinstance(outcome, Outcome):
+            return outcome.show()
+        if outcome == status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return outcome if isinstance(outcome, int) else status.OK
+    except (Exception, KeyboardInterrupt) as error:
+        return status.report_failure(error)

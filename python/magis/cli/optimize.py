@@ -1,0 +1,159 @@
+"""`magis optimize`: a graph and a limit in, a plan and its Python code out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from magis.cli import status
+from magis.cli.files import check_distinct, check_writable, write_text
+from magis.cli.options import InputFile, Json, Profile, device_profile
+from magis.cli.outcome import Outcome
+from magis.cli.search import Budget, Target, resolve, search
+from magis.cli.status import UsageError
+from magis.cli.subject import read_graph
+from magis.limits import Limit, parse_limit
+from magis.report import Report
+from magis.runtime.plan_file import envelope
+
+
+def optimize(
+    file: InputFile,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="The most memory that the step may take: 8GiB, 512MB, bytes, or a share of what "
+            "it takes now (40% or 0.4). The plan is as fast as that allows.",
+        ),
+    ] = None,
+    latency_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="How slow the step may get: 1.1 or 10%. The plan takes as little memory as that "
+            "allows.",
+        ),
+    ] = None,
+    device: Profile = None,
+    time_budget: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long to search.")
+    ] = 10.0,
+    state_budget: Annotated[
+        int, typer.Option(metavar="STATES", help="How many states to evaluate; 0 is no bound.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed and state budget, same plan.")] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="PLAN", help="Where to save the plan (JSON)."),
+    ] = None,
+    emit: Annotated[
+        Path | None,
+        typer.Option(metavar="CODE", help="Where to write the step as plain PyTorch code."),
+    ] = None,
+    json: Json = False,
+) -> Outcome:
+    """Find a plan that keeps a limit on memory or on time.
+
+    FILE is a graph that `magis capture` wrote. Ctrl-C ends the search early and keeps the best plan
+    found so far.
+
+    Exit status: 0 done; 2 something is wrong with the input; 3 the limit was not reached, the best
+    plan was written.
+    """
+    limit = _limit(memory_limit, latency_limit)
+    budget = _budget(time_budget, state_budget, seed)
+    _check_outputs(file, output, emit)
+    graph = read_graph(file)
+    profile = device_profile(device, graph.device)
+    target = resolve(graph, limit, profile)
+    result = search(graph, target, profile, budget)
+    report = Report.build(
+        result,
+        device=profile,
+        limit_text=target.text,
+        replayed=graph.meta.get("replay", "not recorded"),
+    )
+    if output is not None:
+        write_text(output, envelope(result.plan, report))
+    if emit is not None:
+        write_text(emit, result.plan.source(_heading(file, report)))
+    return _outcome(report, target, output, emit, json)
+
+
+def _limit(memory_limit: str | None, latency_limit: str | None) -> Limit:
+    if memory_limit is None and latency_limit is None:
+        raise UsageError(
+            "no limit was given; add --memory-limit (8GiB, 40%) or --latency-limit (1.1, 10%)"
+        )
+    return parse_limit(_number_or_text(memory_limit), _number_or_text(latency_limit))
+
+
+def _number_or_text(value: str | None) -> str | int | float | None:
+    """`0.4` is the number 0.4, as it would be in Python; `8GiB` and `40%` stay text."""
+    for kind in (int, float):
+        try:
+            return kind(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            continue
+    return value
+
+
+def _budget(time_budget: float, state_budget: int, seed: int) -> Budget:
+    if not 0 <= time_budget < float("inf"):
+        raise UsageError(f"--time-budget {time_budget}: must be a number of seconds, at least 0")
+    if state_budget < 0:
+        raise UsageError(f"--state-budget {state_budget}: must be at least 0 (0 is no bound)")
+    if not 0 <= seed < 2**64:
+        raise UsageError(f"--seed {seed}: must lie between 0 and 2^64 - 1")
+    return Budget(time_budget, state_budget, seed)
+
+
+def _check_outputs(file: Path, output: Path | None, emit: Path | None) -> None:
+    check_distinct({"the input": file, "--output": output, "--emit": emit})
+    for option, path in (("--output", output), ("--emit", emit)):
+        if path is not None:
+            check_writable(path, option)
+
+
+def _heading(file: Path, report: Report) -> str:
+    """The generated module's docstring."""
+    return (
+        f"The training step of {file.name}, by magis.\n\n"
+        f"Promised peak {report.promised_peak_bytes:,} bytes, before "
+        f"{report.baseline_peak_bytes:,} bytes; {report.limit}."
+    )
+
+
+def _outcome(
+    report: Report, target: Target, output: Path | None, emit: Path | None, as_json: bool
+) -> Outcome:
+    fields = report.to_json()
+    data = {
+        "peak_bytes": fields.pop("promised_peak_bytes"),
+        **fields,
+        "limit_bytes": target.keywords.get("memory_limit"),
+        "limit_seconds": target.keywords.get("latency_limit"),
+        "plan": None if output is None else str(output),
+        "source": None if emit is None else str(emit),
+    }
+    notes: list[RenderableType] = [report, Text("")]
+    if output is not None:
+        notes.append(Text(f"Plan written to {output}; `magis run {output}` tries it here."))
+    if emit is not None:
+        notes.append(Text(f"Code written to {emit}."))
+    if output is None and emit is None:
+        notes.append(
+            Text("Nothing was written; -o plan.json saves the plan, --emit step.py the code.")
+        )
+    warnings = (
+        []
+        if report.met
+        else [f"the limit was not met ({report.limit}); the best plan found was kept"]
+    )
+    code = status.OK if report.met else status.LIMIT_NOT_MET
+    return Outcome(data, Group(*notes), as_json, code, warnings)

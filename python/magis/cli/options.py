@@ -1,0 +1,42 @@
+"""Options that several commands share, and how their values are read."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from magis.cli.status import UsageError
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else there.")
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="PROFILE",
+        help="Device profile that times come from: reference, reference-h2, rtx3090, a100, h100, "
+        "h200 or cpu. Default: cpu for a graph captured on the CPU, else reference.",
+    ),
+]
+InputFile = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
+
+
+def one_of(option: str, value: str, choices: Sequence[str]) -> str:
+    """`value` if it is one of `choices`; otherwise UsageError that names them all."""
+    if value in choices:
+        return value
+    near = difflib.get_close_matches(value.lower(), choices, n=1)
+    hint = f' Did you mean "{near[0]}"?' if near else ""
+    raise UsageError(f'{option}: "{value}" is not known.{hint} Choose one of: {", ".join(choices)}')
+
+
+def device_profile(value: str | None, graph_device: str) -> str:
+    """The profile asked for, or the one that fits the device the graph was captured on."""
+    from magis import _core
+
+    if value is None:
+        return "cpu" if graph_device.startswith("cpu") else "reference"
+    return one_of("--device", value, _core.device_profiles())

@@ -1,0 +1,36 @@
+"""What a command hands back: data for machines, a view for people, and an exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from magis.cli.status import OK
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Commands print nothing themselves: this is printed once they have succeeded."""
+
+    data: dict[str, Any]
+    view: RenderableType
+    as_json: bool
+    status: int = OK
+    warnings: list[str] = field(default_factory=list)
+
+    def show(self) -> int:
+        """The JSON object or the view to stdout, warnings to stderr; returns the exit status."""
+        if self.as_json:
+            print(json.dumps(self.data, indent=2, allow_nan=False))
+        else:
+            # Names and paths are printed as they are: no markup, no emoji, no guessing at colours
+            # for numbers.
+            Console(markup=False, emoji=False, highlight=False).print(self.view)
+        sys.stdout.flush()
+        for warning in self.warnings:
+            print(f"magis: warning: {warning}", file=sys.stderr)
+        return self.status

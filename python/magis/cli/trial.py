@@ -1,0 +1,181 @@
+"""A plan on the model that it was made for: compared with eager, measured, timed."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from magis import _core
+from magis.capture import Capture, capture
+from magis.cli.workload import Workload
+from magis.errors import PlanError, ReplayError
+from magis.measure import measure_peak
+from magis.runtime import replay
+from magis.runtime.batch import Arguments
+from magis.runtime.compiled import CompiledPlan
+from magis.runtime.model_view import ModelView
+from magis.runtime.planned import PlannedStep
+from magis.runtime.sandbox import sandbox
+
+_SCRATCH = re.compile(r" scratch \d+$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Bytes above what was allocated when the step began."""
+
+    planned: int
+    eager: int
+    method: str  # see magis.measure.Measurement
+    planned_other: int  # taken by libraries behind PyTorch's back: in no promise
+    eager_other: int
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of one step; medians. Eager and planned steps took turns."""
+
+    planned: float
+    eager: float
+    ratio: float  # median of the pairs' ratios
+    rounds: int
+
+
+class Trial:
+    """Runs a plan and eager on the same batch; the model is afterwards as before."""
+
+    def __init__(self, workload: Workload, captured: Capture, plan: _core.Plan) -> None:
+        self._workload = workload
+        self._device = captured.device
+        self._as_if_compiled = captured.as_if_compiled
+        self._arguments = Arguments(workload.batch)
+        self._view = ModelView(workload.model)
+        self._step = PlannedStep(
+            captured,
+            CompiledPlan(plan, captured.device),
+            self._arguments.paths,
+            captured.device,
+            _no_accumulation,
+        )
+
+    def difference(self, tolerance: float | None) -> str | None:
+        """How the plan's results differ from eager's, in words; None if they do not."""
+        eager = replay.trace_eager(
+            self._workload.model, self._workload.loss_fn, self._arguments, self._view, self._device
+        )
+        planned = replay.trace_planned(self._step, self._arguments, self._view, self._device)
+        try:
+            replay.compare(
+                eager, planned, self._view, tolerance, as_if_compiled=self._as_if_compiled
+            )
+        except ReplayError as error:
+            return str(error)
+        return None
+
+    def peaks(self) -> Peaks:
+        """The peak of one step each. Run a step of each before: first calls allocate more."""
+        planned = self._peak(self._run_planned)
+        eager = self._peak(self._run_eager)
+        return Peaks(
+            planned.peak_bytes,
+            eager.peak_bytes,
+            planned.method,
+            planned.other_peak_bytes,
+            eager.other_peak_bytes,
+        )
+
+    def times(self, rounds: int) -> Times:
+        """`rounds` pairs of steps, one after the other, so that a slow machine slows both."""
+        planned: list[float] = []
+        eager: list[float] = []
+        for number in range(rounds):
+            pair: list[tuple[list[float], Callable[[], Any]]] = [
+                (planned, self._run_planned),
+                (eager, self._run_eager),
+            ]
+            for seconds, run in pair if number % 2 else reversed(pair):
+                seconds.append(self._seconds(run))
+        ratios = [ours / theirs for ours, theirs in zip(planned, eager, strict=True)]
+        return Times(
+            statistics.median(planned),
+            statistics.median(eager),
+            statistics.median(ratios),
+            rounds,
+        )
+
+    def _peak(self, run: Callable[[], Any]) -> Any:
+        with sandbox(self._view):
+            return measure_peak(run, device=self._device)
+
+    def _seconds(self, run: Callable[[], Any]) -> float:
+        with sandbox(self._view):
+            self._wait()
+            start = time.perf_counter()
+            result = run()
+            self._wait()
+            seconds = time.perf_counter() - start
+            del result
+        return seconds
+
+    def _run_planned(self) -> Any:
+        return self._step.run(self._view, self._arguments.leaves)
+
+    def _run_eager(self) -> Any:
+        return replay.run_eager(
+            self._workload.model, self._workload.loss_fn, self._arguments.cut_off()
+        )
+
+    def _wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+
+def capture_again(workload: Workload, meta: dict[str, str], device: str) -> Capture:
+    """The workload captured as the graph with `meta` was."""
+    words = {"bf16": torch.bfloat16, "f16": torch.float16}
+    return capture(
+        workload.model,
+        workload.loss_fn,
+        workload.batch,
+        device=device,
+        autocast=words.get(meta.get("autocast", "")),
+    )
+
+
+def check_same_graph(plan: _core.Plan, captured: Capture, name: str) -> None:
+    """Raises PlanError that names the first difference if `plan` is for another graph.
+
+    Measured scratch does not count: it belongs to the machine.
+    """
+    ours = _core.Graph.parse(captured.text, "captured graph")
+    planned = _core.Graph.parse(_SCRATCH.sub("", plan.graph.text()), name)
+    if ours.fingerprint() == planned.fingerprint():
+        return
+    raise PlanError(
+        f"{name} is for another graph than this model and batch give: "
+        f"{_first_difference(planned.text(), ours.text())}. Make the plan again "
+        "with `magis capture` and `magis optimize`"
+    )
+
+
+def _first_difference(planned: str, ours: str) -> str:
+    for theirs, mine in zip(_body(planned), _body(ours), strict=False):
+        if theirs != mine:
+            return f"the plan has `{theirs}` where the model gives `{mine}`"
+    return "one is longer than the other"
+
+
+def _body(text: str) -> list[str]:
+    header = ("meta ", "site ")
+    lines = (line for line in text.splitlines() if line and not line.startswith(header))
+    return [re.sub(r" @\d+(?= |$)", "", line) for line in lines]
+
+
+def _no_accumulation(paths: frozenset[str]) -> CompiledPlan:
+    raise AssertionError(f"a trial starts without gradients, but {sorted(paths)} are there")
