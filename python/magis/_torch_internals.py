@@ -44,6 +44,7 @@ __all__ = [
     "TorchDispatchMode",
     "current_autograd_node",
     "fake_like",
+    "fakes_on_meta",
     "forward_sequence_number",
     "has_data_mutation",
     "node_sequence_number",
@@ -75,6 +76,19 @@ def fake_like(mode: FakeTensorMode, tensor: torch.Tensor, device: torch.device) 
             tensor.shape, tensor.stride(), dtype=tensor.dtype, device=torch.device("meta")
         )
     return FakeTensor(mode, meta, device)
+
+
+def fakes_on_meta() -> contextlib.AbstractContextManager[Any]:
+    """A FakeTensorMode made inside takes fakes whose device is meta.
+
+    Relies on: the configuration switch that FakeTensorMode reads when it is made.
+    """
+    import torch._functorch.config
+
+    switched: contextlib.AbstractContextManager[Any] = torch._functorch.config.patch(
+        fake_tensor_allow_meta=True
+    )
+    return switched
 
 
 def trace(function: Callable[..., Any], *args: Any) -> torch.fx.GraphModule:
@@ -202,8 +216,7 @@ class _PlainCheckpointFunction:
 
 
 def _plain_checkpoint_generator(*_args: Any, **_kwargs: Any) -> Generator[None, None, None]:
-    yield
-    yield
+    yield  # what checkpoint does around the one forward pass
 
 
 @contextlib.contextmanager

@@ -98,6 +98,8 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = dict(kwargs or {})
+        if func.namespace == "prim":  # questions about a tensor, such as for its device
+            return func(*args, **kwargs)
         site = self._current_site()
         _refuse_outside_tensors(func, args, kwargs, site)
         if func is _aten.bernoulli_.float:
@@ -174,7 +176,7 @@ def _bernoulli_in_memory_order(
         raise CaptureError(
             f"{place(site)}: draws from a generator of its own; use the default generator"
         )
-    device = {} if target.device.type == "cpu" else {"device": target.device}
+    device: dict[str, Any] = {} if target.device.type == "cpu" else {"device": target.device}
     drawn = operators.bernoulli(
         list(target.shape), list(target.stride()), p, dtype=target.dtype, **device
     )

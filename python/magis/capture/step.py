@@ -74,12 +74,14 @@ def capture(
     settings = Settings(chosen, autocast, make_optimizer(optimizer))
     traced = trace_step(model, loss_fn, batch, settings)
 
-    canonical = CanonicalPass(traced, chosen)
+    canonical = CanonicalPass(traced, settings.traced_on)
     returned, expressions = canonical.run()
     builder = canonical.builder
     add_outputs(builder, traced.outputs, returned, traced.gradient_targets)
     remove_dead_code(builder.graph)
     header = dict(meta or {})
+    if settings.traced_on != chosen:
+        header.setdefault("note", "captured without CUDA: fused attention is spelled out")
     if autocast is not None:
         header.setdefault("autocast", DTYPE_WORDS[autocast])
     if optimizer is not None:

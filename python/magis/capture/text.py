@@ -44,7 +44,8 @@ def graph_text(graph: Graph, device: torch.device, meta: Mapping[str, str]) -> s
     lines.append("")
     lines += [_input_line(item) for item in graph.inputs]
     lines.append("")
-    lines += [_statement_line(statement, sites) for statement in graph.statements]
+    printer = _Printer(device, sites)
+    lines += [printer.statement(statement) for statement in graph.statements]
     lines.append("")
     lines += [f"output {o.kind} {quoted(o.path)} %{o.value.name}" for o in graph.outputs]
     return "\n".join(lines) + "\n"
@@ -106,44 +107,49 @@ def _constant_data(data: torch.Tensor) -> str:
     return base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode("ascii")
 
 
-def _statement_line(statement: Statement, sites: Mapping[Site, int]) -> str:
-    names = ", ".join(f"%{result.name}" for result in statement.results)
-    args = [_argument(arg) for arg in statement.args]
-    args += [f"{name}={_argument(arg)}" for name, arg in statement.kwargs.items()]
-    types = ", ".join(type_text(r.fake) for r in statement.results)
-    line = f"{names} = {operator_name(statement.operator)}({', '.join(args)}) : {types}"
-    if statement.site is not None:
-        line += f" @{sites[statement.site]}"
-    return line + (" backward" if statement.backward else "")
-
-
 def operator_name(operator: torch._ops.OpOverload) -> str:
     """`aten.mul.Tensor`; the overload `default` is left out."""
     return str(operator).removesuffix(".default")
 
 
-def _argument(arg: Any) -> str:
-    match arg:
-        case Value():
-            return "%" + arg.name
-        case None:
-            return "none"
-        case bool():
-            return "true" if arg else "false"
-        case int():
-            return str(int(arg))
-        case float():
-            return repr(arg)
-        case str():
-            return quoted(arg)
-        case torch.dtype() | torch.layout() | torch.memory_format():
-            return str(arg)
-        case torch.device():
-            return f'device("{arg.type}")'
-        case list() | tuple():
-            return "[" + ", ".join(_argument(item) for item in arg) + "]"
-    raise CaptureError(
-        f"an operator has an argument of type {type(arg).__name__}, which the graph language cannot"
-        " express"
-        + (": draw from the default generator" if isinstance(arg, torch.Generator) else "")
-    )
+class _Printer:
+    def __init__(self, device: torch.device, sites: Mapping[Site, int]) -> None:
+        self._device = device
+        self._sites = sites
+
+    def statement(self, statement: Statement) -> str:
+        names = ", ".join(f"%{result.name}" for result in statement.results)
+        args = [self._argument(arg) for arg in statement.args]
+        args += [f"{name}={self._argument(arg)}" for name, arg in statement.kwargs.items()]
+        types = ", ".join(type_text(r.fake) for r in statement.results)
+        line = f"{names} = {operator_name(statement.operator)}({', '.join(args)}) : {types}"
+        if statement.site is not None:
+            line += f" @{self._sites[statement.site]}"
+        return line + (" backward" if statement.backward else "")
+
+    def _argument(self, arg: Any) -> str:
+        match arg:
+            case Value():
+                return "%" + arg.name
+            case None:
+                return "none"
+            case bool():
+                return "true" if arg else "false"
+            case int():
+                return str(int(arg))
+            case float():
+                return repr(arg)
+            case str():
+                return quoted(arg)
+            case torch.dtype() | torch.layout() | torch.memory_format():
+                return str(arg)
+            case torch.device():
+                # Fakes on the meta device stand in for those of a device that is not here.
+                return f'device("{self._device.type if arg.type == "meta" else arg.type}")'
+            case list() | tuple():
+                return "[" + ", ".join(self._argument(item) for item in arg) + "]"
+        hint = ": draw from the default generator" if isinstance(arg, torch.Generator) else ""
+        raise CaptureError(
+            f"an operator has an argument of type {type(arg).__name__}, which the graph language"
+            f" cannot express{hint}"
+        )

@@ -28,6 +28,7 @@ from magis.capture.batch import (
     is_static,
 )
 from magis.capture.explain import data_dependent, explain
+from magis.capture.fakes import DropoutOfGpus, device_to_trace_on, make_fake_mode
 from magis.capture.ir import InputKind, OutputKind, Site
 from magis.capture.isolate import isolated, swap_tensors
 from magis.capture.optimizers import Optimizer
@@ -44,6 +45,10 @@ class Settings:
     device: torch.device
     autocast: torch.dtype | None
     optimizer: Optimizer | None
+
+    @property
+    def traced_on(self) -> torch.device:
+        return device_to_trace_on(self.device)
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ class _Step:
         self.model = model
         self.loss_fn = loss_fn
         self.settings = settings
-        self.fake_mode = internals.FakeTensorMode(allow_non_fake_inputs=True)
+        self.fake_mode = make_fake_mode()
         self.scalars = internals.RuntimeScalars()
         self.recorder = SiteRecorder(paths)
         self.parameters = dict(model.named_parameters())
@@ -148,7 +153,7 @@ class _Step:
 
     def _collect_inputs(self, batch: Mapping[str, Any]) -> None:
         def fake(tensor: torch.Tensor) -> torch.Tensor:
-            return internals.fake_like(self.fake_mode, tensor, self.settings.device)
+            return internals.fake_like(self.fake_mode, tensor, self.settings.traced_on)
 
         for name, parameter in self.parameters.items():
             self.inputs.append(StepInput("param", name, fake(parameter)))
@@ -173,6 +178,7 @@ class _Step:
         with (
             isolated(self.model),
             self.fake_mode,
+            _stand_in_for(self.settings),
             internals.pretend_compiling() if as_if_compiled else contextlib.nullcontext(),
             torch.set_grad_enabled(self.loss_fn is not None),
         ):
@@ -395,3 +401,16 @@ def _autocast(device: torch.device, dtype: torch.dtype | None) -> Iterator[None]
         return
     with torch.autocast(device.type, dtype=dtype, enabled=enabled, cache_enabled=True):
         yield
+
+
+def _stand_in_for(settings: Settings) -> contextlib.AbstractContextManager[Any]:
+    """What has to be arranged where another device is traced on than the one captured for."""
+    if settings.traced_on == settings.device:
+        return contextlib.nullcontext()
+    if settings.autocast is not None:
+        raise CaptureError(
+            f"this PyTorch was built without CUDA, and autocast for {settings.device.type} cannot"
+            " be traced without it. Plan for the CPU, or convert the model (model.bfloat16())."
+        )
+    dropout: contextlib.AbstractContextManager[Any] = DropoutOfGpus()
+    return dropout

@@ -1,0 +1,111 @@
+"""Fake tensors with the dtypes that PyTorch's CPU kernels really give.
+
+The formulas for fake tensors in PyTorch 2.13 are wrong for normalisation in reduced precision on
+the CPU: statistics come out in the input's dtype, while the kernels keep them in the weight's.
+
+A PyTorch without CUDA cannot differentiate fake CUDA tensors (it aborts). A step for a GPU is then
+traced on fakes of the meta device: the same operators but for attention, which comes out as matrix
+products and softmax instead of a fused kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from magis._torch_internals import FakeTensorMode, fakes_on_meta
+
+_aten = torch.ops.aten
+
+Dtypes = Sequence["torch.dtype | None"]  # of the results; None: as PyTorch says
+
+
+def _layer_norm(args: Sequence[Any]) -> Dtypes:
+    statistics = _statistics_dtype(args[0], args[2])
+    return None, statistics, statistics
+
+
+def _group_norm(args: Sequence[Any]) -> Dtypes:
+    statistics = _statistics_dtype(args[0], args[1])
+    return None, statistics, statistics
+
+
+def _group_norm_backward(args: Sequence[Any]) -> Dtypes:
+    return args[1].dtype, None, None
+
+
+def _batch_norm(args: Sequence[Any]) -> Dtypes:
+    statistics = _statistics_dtype(args[0], args[1])
+    return None, statistics, statistics
+
+
+def _batch_norm_functional(args: Sequence[Any]) -> Dtypes:
+    statistics = _statistics_dtype(args[0], args[1])
+    return None, statistics, statistics, args[3].dtype, args[4].dtype
+
+
+def _statistics_dtype(x: torch.Tensor, weight: torch.Tensor | None) -> torch.dtype:
+    return x.dtype if weight is None else weight.dtype
+
+
+_TRUE_DTYPES: dict[torch._ops.OpOverload, Callable[[Sequence[Any]], Dtypes]] = {
+    _aten.native_layer_norm.default: _layer_norm,
+    _aten.native_group_norm.default: _group_norm,
+    _aten.native_group_norm_backward.default: _group_norm_backward,
+    _aten.native_batch_norm.default: _batch_norm,
+    _aten._native_batch_norm_legit_functional.default: _batch_norm_functional,
+}
+
+
+class TrueFakeTensorMode(FakeTensorMode):  # type: ignore[misc]
+    """FakeTensorMode, corrected where it differs from the CPU kernels."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        results = super().__torch_dispatch__(func, types, args, kwargs)
+        dtypes_of = _TRUE_DTYPES.get(func)
+        if dtypes_of is None or args[0].device.type != "cpu":
+            return results
+        with self:
+            return tuple(
+                result
+                if dtype is None or result is None or result.dtype == dtype
+                else torch.empty_strided(result.shape, result.stride(), dtype=dtype)
+                for result, dtype in zip(results, dtypes_of(args), strict=True)
+            )
+
+
+def device_to_trace_on(device: torch.device) -> torch.device:
+    """`device`, or what stands in for a GPU where PyTorch knows none."""
+    if device.type == "cuda" and not torch.backends.cuda.is_built():
+        return torch.device("meta")
+    return device
+
+
+def make_fake_mode() -> TrueFakeTensorMode:
+    with fakes_on_meta():
+        return TrueFakeTensorMode(allow_non_fake_inputs=True)
+
+
+class DropoutOfGpus(TorchFunctionMode):  # type: ignore[misc]
+    """Dropout runs as the fused operator that GPUs have, on any device."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in (torch.dropout, nn.functional.dropout):
+            return _fused_dropout(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _fused_dropout(
+    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> torch.Tensor:
+    if inplace or not training or not 0 < p < 1 or input.numel() == 0:
+        return nn.functional.dropout(input, p, training, inplace)
+    return torch.native_dropout(input, p, True)[0]
