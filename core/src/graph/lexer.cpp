@@ -176,7 +176,7 @@ Token Lexer::lex_number() {
     fail(begin, "the number " + std::string(token.text) + " is too large");
   }
   if (read.ec != std::errc() || read.ptr != last || is_name(at_offset())) {
-    fail(begin, "not a number");
+    fail(begin, "`" + std::string(token.text) + "` is not a number");
   }
   return token;
 }

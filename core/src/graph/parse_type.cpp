@@ -5,7 +5,9 @@ namespace {
 
 std::vector<int64_t> parse_lengths(Lexer& lexer, char open, char close, std::string_view what) {
   std::vector<int64_t> lengths;
-  lexer.expect_punctuation(open, "before the " + std::string(what));
+  if (!lexer.take_punctuation(open)) {
+    lexer.fail_expected("`" + std::string(1, open) + "` before the " + std::string(what));
+  }
   if (lexer.take_punctuation(close)) return lengths;
   do {
     const Token length = lexer.expect(TokenKind::integer, "an integer");
@@ -13,7 +15,9 @@ std::vector<int64_t> parse_lengths(Lexer& lexer, char open, char close, std::str
       lexer.fail(length, "negative " + std::string(what) + " are not possible");
     lengths.push_back(length.integer);
   } while (lexer.take_punctuation(','));
-  lexer.expect_punctuation(close, "after the " + std::string(what));
+  if (!lexer.take_punctuation(close)) {
+    lexer.fail_expected("`" + std::string(1, close) + "` after the " + std::string(what));
+  }
   return lengths;
 }
 
@@ -39,8 +43,8 @@ ParsedType parse_type(Lexer& lexer) {
     const Token open = lexer.peek();
     type.strides = parse_lengths(lexer, '{', '}', "strides");
     if (type.strides.size() != type.shape.size()) {
-      lexer.fail(open, std::to_string(type.strides.size()) + " strides for " +
-                           std::to_string(type.shape.size()) + " dimensions");
+      lexer.fail(open, "expected a stride for each of " + std::to_string(type.shape.size()) +
+                           " dimensions, found " + std::to_string(type.strides.size()));
     }
   } else {
     type.strides.assign(type.shape.size(), 0);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "graph/base64.h"
+#include "graph/parse_call.h"
 #include "magis/base/error.h"
 #include "magis/graph/builder.h"
 #include "magis/graph/text.h"
@@ -14,8 +15,6 @@
 
 namespace magis {
 namespace {
-
-constexpr int kMaxNesting = 32;
 
 class GraphParser {
  public:
@@ -135,16 +134,16 @@ class GraphParser {
     lexer_.expect_punctuation('=', "after the results");
     const Token name = lexer_.expect(TokenKind::word, "an operator, for instance aten.mm");
     Operator op;
-    op.info = &operator_named(name);
-    parse_arguments(op);
+    op.info = &operator_named(lexer_, name);
+    parse_arguments(lexer_, builder_, op);
     lexer_.expect_punctuation(':', "and the types of the results");
     const Token first_type = lexer_.peek();
     std::vector<ParsedType> types;
     do types.push_back(parse_type(lexer_));
     while (lexer_.take_punctuation(','));
     if (types.size() != names.size()) {
-      lexer_.fail(first_type, std::to_string(names.size()) + " results, but " +
-                                  std::to_string(types.size()) + " types");
+      lexer_.fail(first_type, "expected a type for each of " + std::to_string(names.size()) +
+                                  " results, found " + std::to_string(types.size()));
     }
     parse_attributes(op);
     lexer_.expect_end_of_line();
@@ -153,130 +152,6 @@ class GraphParser {
     } else {
       add_operator(std::move(op), std::move(names), std::move(types));
     }
-  }
-
-  const OpInfo& operator_named(const Token& token) const {
-    std::string_view name = token.text;
-    if (name.ends_with(".default")) name.remove_suffix(std::string_view(".default").size());
-    if (name.find('.') == std::string_view::npos) {
-      lexer_.fail(token, "`" + std::string(name) +
-                             "` is not an operator: write its namespace too, " +
-                             "for instance aten." + std::string(name));
-    }
-    if (const std::string_view spelling = canonical_spelling(name); !spelling.empty()) {
-      lexer_.fail(token, std::string(name) + " is an alias of its operand, but no view of this " +
-                             "language: write " + std::string(spelling));
-    }
-    return op_info(name);
-  }
-
-  void parse_arguments(Call& call) {
-    lexer_.expect_punctuation('(', "and the arguments");
-    if (lexer_.take_punctuation(')')) return;
-    do {
-      if (lexer_.at(TokenKind::word) && parse_keyword_argument(call)) continue;
-      if (!call.kwargs.empty()) lexer_.fail_expected("`name=`, as after the argument before");
-      const Token token = lexer_.peek();
-      call.args.push_back(parse_argument(0));
-      const auto is_written = [&](int position) {
-        return static_cast<std::size_t>(position) + 1 == call.args.size();
-      };
-      if (std::any_of(call.info->mutated.begin(), call.info->mutated.end(), is_written)) {
-        check_written(call, token);
-      }
-    } while (lexer_.take_punctuation(','));
-    lexer_.expect_punctuation(')', "after the arguments");
-  }
-
-  // The argument just read is one that the operator writes to.
-  void check_written(const Call& call, const Token& token) const {
-    for_each_value(call.args.back(), [&](ValueId id) {
-      const Value* value = &builder_.value(id);
-      while (value->kind == ValueKind::view) value = &builder_.value(value->base);
-      if (value->kind == ValueKind::input) return;
-      lexer_.fail(token, call.info->name + " writes to %" + value->name +
-                             ", which is not an input: graphs are functional, write the operator "
-                             "that returns its result");
-    });
-  }
-
-  // A word may begin a keyword argument, or be an argument itself.
-  bool parse_keyword_argument(Call& call) {
-    Lexer ahead = lexer_;
-    const Token keyword = ahead.take();
-    if (!ahead.take_punctuation('=')) return false;
-    lexer_ = ahead;
-    for (const auto& [name, arg] : call.kwargs) {
-      if (name == keyword.text) lexer_.fail(keyword, "`" + name + "` is given twice");
-    }
-    call.kwargs.emplace_back(std::string(keyword.text), parse_argument(0));
-    return true;
-  }
-
-  Arg parse_argument(int depth) {
-    const Token token = lexer_.peek();
-    switch (token.kind) {
-      case TokenKind::value:
-        return {parse_read()};
-      case TokenKind::integer:
-        lexer_.take();
-        return {token.integer};
-      case TokenKind::real:
-        lexer_.take();
-        return {token.real};
-      case TokenKind::string:
-        lexer_.take();
-        return {lexer_.unquote(token)};
-      case TokenKind::word:
-        return parse_word_argument();
-      default:
-        if (!lexer_.at_punctuation('[')) lexer_.fail_expected("an argument");
-        return {parse_list(depth + 1)};
-    }
-  }
-
-  ArgList parse_list(int depth) {
-    const Token open = lexer_.take();
-    if (depth > kMaxNesting) lexer_.fail(open, "lists are nested too deeply");
-    ArgList items;
-    if (lexer_.take_punctuation(']')) return items;
-    do items.push_back(parse_argument(depth));
-    while (lexer_.take_punctuation(','));
-    lexer_.expect_punctuation(']', "after the list");
-    return items;
-  }
-
-  Arg parse_word_argument() {
-    const Token word = lexer_.take();
-    if (word.text == "none") return {None{}};
-    if (word.text == "true" || word.text == "false") return {word.text == "true"};
-    constexpr std::string_view kTorch = "torch.";
-    if (word.text.starts_with(kTorch)) {
-      return {Symbol{std::string(word.text.substr(kTorch.size()))}};
-    }
-    if (word.text != "device") lexer_.fail(word, "expected an argument, found " + describe(word));
-    lexer_.expect_punctuation('(', "and a device in double quotes");
-    std::string name = parse_string("a device in double quotes");
-    lexer_.expect_punctuation(')', "after the device");
-    return {Device{std::move(name)}};
-  }
-
-  // A value that is there already.
-  ValueId parse_read() {
-    const Token token = lexer_.take();
-    if (token.integer != 0) {
-      lexer_.fail(token, describe(token) + " is a copy: only a program has copies");
-    }
-    const ValueId id = builder_.find(token.text);
-    if (!id.valid()) {
-      lexer_.fail(token, describe(token) + " is not defined" +
-                             suggest_value(builder_.values(), token.text));
-    }
-    const Value& value = builder_.value(id);
-    if (!value.type.defined && value.kind == ValueKind::result) {
-      lexer_.fail(token, describe(token) + " has no value (its type is none): write `none`");
-    }
-    return id;
   }
 
   void parse_attributes(Operator& op) {
@@ -341,7 +216,7 @@ class GraphParser {
     }
     if (!lexer_.at(TokenKind::value)) lexer_.fail_expected("the value");
     const Token token = lexer_.peek();
-    const ValueId value = parse_read();
+    const ValueId value = parse_read(lexer_, builder_);
     if (!builder_.value(value).type.defined) lexer_.fail(token, "a scalar is no output");
     builder_.add_output(*kind, std::move(path), value);
     lexer_.expect_end_of_line();

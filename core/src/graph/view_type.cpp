@@ -89,6 +89,7 @@ Type derive_expand(const Call& call, Type type) {
     strides[i] = !is_new                 ? type.strides[i - added]
                  : i + 1 == shape.size() ? 1
                                          : times(shape[i + 1], strides[i + 1]);
+    if (type.shape.empty()) strides[i] = 0;  // of a scalar, also along axes of length 1
     if (shape[i] == -1) shape[i] = length;
     if (shape[i] == length) continue;
     if (length != 1) throw NoView{to_text(type) + " cannot be expanded to " + list_text(shape)};

@@ -211,7 +211,7 @@ class Generator {
         add("aten.add.Tensor", {{*a}, {*b}}, {result}, {{"alpha", {0.5}}});
         break;
       case 3:
-        add("aten.tanh_backward", {{*a}, {*b}}, {result});
+        add("aten.tanh", {{add("aten.tanh_backward", {{*a}, {*b}}, {result})[0]}}, {result});
         break;
       default:
         add("aten.threshold_backward", {{*a}, {*b}, {int64_t{0}}}, {result});
