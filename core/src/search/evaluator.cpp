@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "search/random.h"
+#include "magis/base/hash.h"
 
 namespace magis {
 namespace {

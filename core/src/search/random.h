@@ -1,18 +1,12 @@
-// The search's own random numbers and hashing: the same on every platform and standard library.
+// The search's own random numbers: the same on every platform and standard library.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace magis {
+#include "magis/base/hash.h"
 
-// A bijection on 64 bits with good avalanche (splitmix64's finalizer).
-constexpr uint64_t mix64(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
+namespace magis {
 
 class Random {
  public:
