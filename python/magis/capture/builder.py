@@ -43,6 +43,21 @@ class Names:
         return name
 
 
+def assign_names(graph: Graph) -> None:
+    """Turns wishes into names: of inputs by path, of results by operator, counted in program order.
+
+    An operator's further results are named after the first.
+    """
+    names = Names()
+    for item in graph.inputs:
+        item.value.name = names.fresh(item.value.name)
+    for statement in graph.statements:
+        first, *others = statement.results
+        first.name = names.fresh(first.name)
+        for value in others:
+            value.name = names.fresh(first.name + value.name)
+
+
 class Builder:
     """Appends to `graph`. Statements carry the site and direction set by `at`."""
 
@@ -50,7 +65,6 @@ class Builder:
         self.graph = Graph()
         self.fake_mode = fake_mode
         self.device = device
-        self._names = Names()
         self._site: Site | None = None
         self._backward = False
 
@@ -71,7 +85,7 @@ class Builder:
         fake: torch.Tensor | None,
         data: torch.Tensor | None = None,
     ) -> Value:
-        value = Value(self._names.fresh(name), fake)
+        value = Value(name, fake)
         value.input = Input(kind, path, value, data)
         self.graph.inputs.append(value.input)
         return value
@@ -90,11 +104,7 @@ class Builder:
         if results is None:
             results = self.fake_results(operator, args, kwargs)
         flat = list(results) if isinstance(results, (list, tuple)) else [results]
-        stem = self._names.fresh(str(operator).split(".")[1].strip("_"))
-        values = [
-            Value(stem if i == 0 else self._names.fresh(stem + _suffix(operator, i)), _tensor(r))
-            for i, r in enumerate(flat)
-        ]
+        values = [Value(_wish(operator, i), _tensor(r)) for i, r in enumerate(flat)]
         self.graph.statements.append(
             Statement(operator, tuple(args), kwargs, values, self._site, self._backward)
         )
@@ -221,8 +231,12 @@ _RESULT_NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _suffix(operator: torch._ops.OpOverload, index: int) -> str:
-    """What a result beyond the first is called: here, in the schema, or by its position."""
+def _wish(operator: torch._ops.OpOverload, index: int) -> str:
+    """The first result is named after the operator; others as said above, in the schema, or by
+    position.
+    """
+    if index == 0:
+        return str(operator).split(".")[1].strip("_")
     schema = operator._schema
     names = _RESULT_NAMES.get(schema.name, ())
     if index < len(names):

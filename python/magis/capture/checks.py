@@ -10,7 +10,7 @@ from torch import nn
 from magis.capture.batch import classify_leaf, flatten_batch
 from magis.errors import CaptureError
 
-_DISTRIBUTED = {
+DISTRIBUTED = {
     "DistributedDataParallel",
     "DataParallel",
     "FullyShardedDataParallel",
@@ -24,7 +24,7 @@ def check_model(model: Any) -> None:
         raise CaptureError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
     for path, module in model.named_modules():
         where = f"module {path!r}" if path else "the model"
-        wrappers = _DISTRIBUTED & {base.__name__ for base in type(module).__mro__}
+        wrappers = DISTRIBUTED & {base.__name__ for base in type(module).__mro__}
         if wrappers:
             raise CaptureError(
                 f"{where} is wrapped in {wrappers.pop()}. Distributed training is to come; until"

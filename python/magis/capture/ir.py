@@ -16,8 +16,8 @@ OutputKind = Literal["loss", "aux", "grad", "buffer", "param", "state"]
 class Value:
     """An input, an operator's result, or a view.
 
-    `fake` carries dtype, shape, strides and storage; None for scalars and for results that an
-    operator leaves out.
+    `name` is a wish until assign_names has made names distinct. `fake` carries dtype, shape,
+    strides and storage; None for scalars and for results that an operator leaves out.
     """
 
     name: str

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from magis.capture.batch import BatchLeaf, OutLeaf, OutputScalar, TreeSpec
+from magis.capture.builder import assign_names
 from magis.capture.canonical import CanonicalPass, remove_dead_code
 from magis.capture.checks import check_batch, check_model, resolve_device
 from magis.capture.layout import add_outputs
@@ -79,6 +80,7 @@ def capture(
     builder = canonical.builder
     add_outputs(builder, traced.outputs, returned, traced.gradient_targets)
     remove_dead_code(builder.graph)
+    assign_names(builder.graph)
     header = dict(meta or {})
     if settings.traced_on != chosen:
         header.setdefault("note", "captured without CUDA: fused attention is spelled out")

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from magis import _core
 from magis.capture import (
     Capture,
     OutputLeaf,
@@ -136,7 +137,7 @@ def _inputs(
 def assert_same_tensor(what: str, expected: torch.Tensor, actual: torch.Tensor) -> None:
     assert actual.dtype == expected.dtype, f"{what}: {actual.dtype}, eager {expected.dtype}"
     assert actual.shape == expected.shape, f"{what}: {actual.shape}, eager {expected.shape}"
-    assert torch.equal(actual, expected) or torch.equal(actual.isnan(), expected.isnan()), (
+    assert torch.allclose(actual, expected, rtol=0, atol=0, equal_nan=True), (
         f"{what} differs from eager by up to {(actual.double() - expected.double()).abs().max()}"
     )
 
@@ -175,5 +176,6 @@ def check_step(
 ) -> Capture:
     """Captures the step, and asserts that its text does exactly what eager mode does."""
     step = capture(model, loss_fn, batch, **options)
+    _core.Graph.parse(step.text, "captured").verify()
     assert_same(eager(model, loss_fn, batch, seed), captured(step, model, batch, seed))
     return step
