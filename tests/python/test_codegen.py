@@ -105,7 +105,6 @@ def test_random_plans_keep_their_promise_to_the_byte() -> None:
     measured = under_hook(f"""
         import json, sys
         from pathlib import Path
-from typing import TypeAlias
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         import test_codegen
         peaks = []
