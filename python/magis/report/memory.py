@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from magis.report.lifetimes import last_readers, output_tensors
-from magis.report.modules import grouping
+from magis.report.modules import grouping, without_layer_number
 from magis.report.text import plural
 
 if TYPE_CHECKING:
@@ -58,6 +58,19 @@ class LiveAtPeak:
 
 
 @dataclass(frozen=True)
+class LikeTensors:
+    """Tensors of one type, made at one place in however many layers, that are live at the peak."""
+
+    names: list[str]
+    bytes: int  # of each
+    type: str
+    kind: str
+    operator: str
+    module: str  # with * for the layer's number if there are several
+    source: str
+
+
+@dataclass(frozen=True)
 class MemoryReport:
     """A graph in program order, or a plan, simulated on the profile `device`."""
 
@@ -77,7 +90,7 @@ class MemoryReport:
     by_kind: list[Share]  # transient bytes at the peak, workspace included
     by_module: list[Share]  # transient tensors at the peak
     by_operator: list[Share]  # transient tensors at the peak, by the operator that made them
-    biggest: list[LiveAtPeak]
+    biggest: list[LikeTensors]  # by the size of one tensor
     opaque: list[str]  # operators that magis does not know: never recomputed
 
     @classmethod
@@ -119,7 +132,7 @@ class MemoryReport:
             by_kind=by_kind,
             by_module=_shortened(_shares(live, lambda tensor: group(tensor.module)), "modules"),
             by_operator=_shortened(_shares(live, lambda tensor: tensor.operator), "operators"),
-            biggest=live[:MOST_ROWS],
+            biggest=_alike(live)[:MOST_ROWS],
             opaque=graph.opaque_operators(),
         )
 
@@ -190,6 +203,27 @@ def _shares(tensors: Iterable[LiveAtPeak], name_of: Callable[[LiveAtPeak], str])
         (Share(name, bytes_of[name], count[name]) for name in count),
         key=lambda share: (-share.bytes, share.name),
     )
+
+
+def _alike(live: list[LiveAtPeak]) -> list[LikeTensors]:
+    groups: defaultdict[tuple[str, ...], list[LiveAtPeak]] = defaultdict(list)
+    for tensor in live:
+        module = without_layer_number(tensor.module)
+        key = (tensor.type, tensor.kind, tensor.operator, module, tensor.source)
+        groups[key].append(tensor)
+    alike = [
+        LikeTensors(
+            names=[tensor.name for tensor in group],
+            bytes=group[0].bytes,
+            type=group[0].type,
+            kind=group[0].kind,
+            operator=group[0].operator,
+            module=group[0].module if len(group) == 1 else module,
+            source=group[0].source,
+        )
+        for (_, _, _, module, _), group in groups.items()
+    ]
+    return sorted(alike, key=lambda tensors: (-tensors.bytes, -len(tensors.names)))
 
 
 def _shortened(shares: list[Share], noun: str) -> list[Share]:

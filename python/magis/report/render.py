@@ -9,9 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from magis.report.memory import LiveAtPeak, MemoryReport, Share
+from magis.report.memory import LikeTensors, MemoryReport, Share
 from magis.report.modules import NO_MODULE
 from magis.report.text import bytes_text, percent_text, plural, seconds_text
+from magis.report.wrapping import Dotted
 
 # Two lines each, so fewer than the data holds.
 _MOST_BIGGEST = 10
@@ -78,9 +79,8 @@ def summary_view(report: MemoryReport) -> RenderableType:
         ),
     )
     if report.peak_operator:
-        table.add_row(
-            "reached in", _place(report.peak_operator, report.peak_module, report.peak_source)
-        )
+        place = _place(report.peak_operator, report.peak_module, report.peak_source)
+        table.add_row("reached in", Dotted(place))
     return table
 
 
@@ -108,16 +108,19 @@ def _shares(shares: list[Share], peak: int) -> Table:
     table.add_column(overflow="fold")
     for share in shares:
         count = f" ({share.tensors:,})" if share.tensors else ""
-        table.add_row(bytes_text(share.bytes), percent_text(share.bytes, peak), share.name + count)
+        name = Dotted(share.name + count)
+        table.add_row(bytes_text(share.bytes), percent_text(share.bytes, peak), name)
     return table
 
 
-def _biggest(tensors: list[LiveAtPeak]) -> Table:
+def _biggest(groups: list[LikeTensors]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for tensor in tensors:
-        table.add_row(bytes_text(tensor.bytes), f"%{tensor.name} {tensor.type}, {tensor.operator}")
-        place = f"{tensor.module or NO_MODULE}  {tensor.source}".rstrip()
-        table.add_row("", Text(place, style="dim"))
+    for tensors in groups:
+        count = len(tensors.names)
+        who = f"%{tensors.names[0]}" if count == 1 else f"{count} x"
+        table.add_row(bytes_text(tensors.bytes), f"{who} {tensors.type}, {tensors.operator}")
+        place = f"{tensors.module or NO_MODULE}  {tensors.source}".rstrip()
+        table.add_row("", Dotted(place, style="dim"))
     return table

@@ -143,12 +143,14 @@ class Report:
         from rich.table import Table
         from rich.text import Text
 
+        from magis.report.wrapping import Dotted
+
         def grid(rows: list[tuple[str, ...]]) -> Padding:
             table = Table.grid(padding=(0, 2, 0, 0))
             for index in range(len(rows[0])):
                 table.add_column(no_wrap=index + 1 < len(rows[0]), overflow="fold")
             for row in rows:
-                table.add_row(*(Text(cell) for cell in row))
+                table.add_row(*(Text(cell) for cell in row[:-1]), Dotted(row[-1]))
             return Padding(table, (0, 0, 0, 2), expand=False)
 
         parts: list[RenderableType] = [Text(text, style=style) for text, style in _headline(self)]

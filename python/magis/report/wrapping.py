@@ -1,0 +1,38 @@
+"""Module paths and source lines in tables: broken after dots and slashes, never inside a name."""
+
+from __future__ import annotations
+
+import re
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.style import StyleType
+from rich.text import Text
+
+_PIECES = re.compile(r"[^./ ]*[./ ]+|[^./ ]+")
+
+
+class Dotted:
+    """Text that prefers to be broken after a dot, a slash or a space."""
+
+    def __init__(self, text: str, style: StyleType = "") -> None:
+        self._text = text
+        self._style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("\n".join(broken(self._text, options.max_width)), style=self._style)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        longest = max((len(piece.rstrip()) for piece in _PIECES.findall(self._text)), default=0)
+        return Measurement(longest, len(self._text)).with_maximum(options.max_width)
+
+
+def broken(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` columns; longer only where a name alone is longer."""
+    lines = [""]
+    for piece in _PIECES.findall(text):
+        if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > width:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("")
+        lines[-1] += piece
+    return lines
