@@ -44,7 +44,6 @@ __all__ = [
     "TorchDispatchMode",
     "current_autograd_node",
     "fake_like",
-    "fakes_on_meta",
     "forward_sequence_number",
     "has_data_mutation",
     "node_sequence_number",
@@ -68,27 +67,14 @@ def fake_like(mode: FakeTensorMode, tensor: torch.Tensor, device: torch.device) 
     """A fake tensor of `tensor`'s dtype, shape and strides on `device`, at offset 0 of a storage of
     its own.
 
-    Relies on: FakeTensor(mode, meta tensor, device) makes a fake on any device, CUDA included, on a
-    machine without one, and takes no real memory.
+    Relies on: FakeTensor(mode, meta tensor, device) makes a fake on any device, meta and CUDA
+    included, on a machine without one, and takes no real memory.
     """
     with torch.no_grad():
         meta = torch.empty_strided(
             tensor.shape, tensor.stride(), dtype=tensor.dtype, device=torch.device("meta")
         )
     return FakeTensor(mode, meta, device)
-
-
-def fakes_on_meta() -> contextlib.AbstractContextManager[Any]:
-    """A FakeTensorMode made inside takes fakes whose device is meta.
-
-    Relies on: the configuration switch that FakeTensorMode reads when it is made.
-    """
-    import torch._functorch.config
-
-    switched: contextlib.AbstractContextManager[Any] = torch._functorch.config.patch(
-        fake_tensor_allow_meta=True
-    )
-    return switched
 
 
 def trace(function: Callable[..., Any], *args: Any) -> torch.fx.GraphModule:

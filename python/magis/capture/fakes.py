@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from magis._torch_internals import FakeTensorMode, fakes_on_meta
+from magis._torch_internals import FakeTensorMode
 
 _aten = torch.ops.aten
 
@@ -88,8 +88,7 @@ def device_to_trace_on(device: torch.device) -> torch.device:
 
 
 def make_fake_mode() -> TrueFakeTensorMode:
-    with fakes_on_meta():
-        return TrueFakeTensorMode(allow_non_fake_inputs=True)
+    return TrueFakeTensorMode(allow_non_fake_inputs=True)
 
 
 class DropoutOfGpus(TorchFunctionMode):  # type: ignore[misc]

@@ -1,0 +1,202 @@
+"""What magis relies on beyond PyTorch's public interface: one test per promise of
+magis._torch_internals.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.checkpoint
+from torch.utils.checkpoint import checkpoint
+
+from magis import _torch_internals as internals
+
+
+def fake_mode() -> internals.FakeTensorMode:
+    return internals.FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def test_fake_like_keeps_the_layout_and_takes_no_memory() -> None:
+    with torch.device("meta"):
+        huge = torch.empty(1 << 20, 1 << 20)[:, ::2].t()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for device in ("cpu", "cuda:0", "meta"):
+        fake = internals.fake_like(fake_mode(), huge, torch.device(device))
+        assert fake.device == torch.device(device)
+        assert fake.shape == huge.shape
+        assert fake.stride() == huge.stride()
+        assert fake.storage_offset() == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+
+def test_trace_says_what_aliases_what() -> None:
+    with fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(4, 6), torch.device("cpu"))
+        module = internals.trace(lambda t: t.view(2, 12)[0].exp(), x)
+    values = {node.name: node.meta.get("val") for node in module.graph.nodes}
+    storages = {name: v.untyped_storage() for name, v in values.items() if v is not None}
+    x_storage = storages.pop(next(iter(storages)))
+    exp = storages.pop("exp")
+    assert all(s._cdata == x_storage._cdata for s in storages.values())
+    assert exp._cdata != x_storage._cdata
+    assert (x_storage.nbytes(), exp.nbytes()) == (96, 48)
+
+
+def test_trace_keeps_random_operators_and_real_tensors() -> None:
+    table = torch.tensor([1.0, 2.0])
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch.rand(3)
+        return x * table
+
+    with fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(2), torch.device("cpu"))
+        module = internals.trace(function, x)
+    nodes = list(module.graph.nodes)
+    assert [n for n in nodes if n.target is torch.ops.aten.rand.default]
+    (constant,) = [n for n in nodes if n.op == "get_attr"]
+    assert torch.equal(getattr(module, constant.target), table)
+
+
+class Watcher(internals.TorchDispatchMode):  # type: ignore[misc]
+    """Notes what `look` says after each operator."""
+
+    def __init__(self, look: Any) -> None:
+        super().__init__()
+        self.look = look
+        self.seen: list[tuple[str, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.seen.append((str(func), self.look()))
+        return result
+
+
+def test_graph_can_be_read_while_it_grows() -> None:
+    watcher = Watcher(lambda: len(internals.traced_graph().nodes))
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with internals.FunctionalTensorMode(), watcher:
+            y = internals.to_functional(x)
+            return internals.unwrap_functional(y.exp().neg())
+
+    with fake_mode() as mode:
+        internals.trace(function, internals.fake_like(mode, torch.empty(2), torch.device("cpu")))
+    counts = dict(watcher.seen)
+    assert counts["aten.exp.default"] == 2  # the placeholder is the first
+    assert counts["aten.neg.default"] == 3
+
+
+def test_functional_tensors() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with internals.FunctionalTensorMode():
+            y = internals.to_functional(x)
+            z = internals.to_functional(x)
+            assert not internals.has_data_mutation(y)
+            y[0].add_(1)
+            z.exp()
+            assert internals.has_data_mutation(y)
+            assert not internals.has_data_mutation(z)
+            return internals.unwrap_functional(y)
+
+    with fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(2), torch.device("cpu"))
+        module = internals.trace(function, x)
+    operators = [n.target for n in module.graph.nodes if n.op == "call_function"]
+    assert not any(op._schema.is_mutable for op in operators)
+    assert torch.equal(module(torch.zeros(2)), torch.tensor([1.0, 0.0]))
+
+
+def test_backward_knows_its_forward_operator() -> None:
+    """The number of the node being run is the one that was last when its operator ran."""
+
+    def look() -> tuple[int, int | None]:
+        node = internals.current_autograd_node()
+        return (
+            internals.forward_sequence_number(),
+            None if node is None else internals.node_sequence_number(node),
+        )
+
+    x = torch.ones(2, requires_grad=True)
+    with Watcher(look) as watcher, torch.autograd.set_multithreading_enabled(False):
+        x.exp().tanh().sum().backward()
+    forward = {name: last for name, (last, running) in watcher.seen if running is None}
+    backward = {name: running for name, (_, running) in watcher.seen if running is not None}
+    assert backward["aten.tanh_backward.default"] == forward["aten.tanh.default"]
+    assert backward["aten.mul.Tensor"] == forward["aten.exp.default"]
+    assert forward["aten.exp.default"] + 1 == forward["aten.tanh.default"]
+
+
+def test_runtime_scalars() -> None:
+    def traced(function: Any) -> tuple[list[str], list[str]]:
+        scalars = internals.RuntimeScalars()
+        with fake_mode() as mode:
+            x = internals.fake_like(mode, torch.empty(2), torch.device("cpu"))
+            module = internals.trace(function, [x, scalars.make("a", 0.7), scalars.make("b", 0.7)])
+        calls = [n for n in module.graph.nodes if n.op == "call_function"]
+        return [getattr(n.target, "__name__", str(n.target)) for n in calls], scalars.fixed()
+
+    assert traced(lambda v: v[0] * (1 - v[1])) == (["sub", "mul.Tensor"], [])
+    assert traced(lambda v: v[0] * (v[1] + v[2])) == (["add", "mul.Tensor"], [])
+    assert traced(lambda v: v[0] * torch.sym_sqrt(v[1]))[1] == []
+    assert traced(lambda v: v[0] if v[1] > 0.5 else -v[0])[1] == ["a"]
+    assert traced(lambda v: v[0] * float(v[2]))[1] == ["b"]
+    assert traced(lambda v: v[0] if v[1] != 1 else -v[0])[1] == ["a"]
+
+
+def test_factor_of_one_is_not_a_decision() -> None:
+    scalars = internals.RuntimeScalars()
+
+    def function(v: Any) -> torch.Tensor:
+        x = v[0].detach().requires_grad_()
+        y = torch.add(x, x, alpha=v[1]).sum()  # its derivative asks whether alpha is 1
+        return torch.autograd.grad(y, x)[0]
+
+    with fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(2), torch.device("cpu"))
+        internals.trace(function, [x, scalars.make("a", 0.7)])
+    assert scalars.fixed() == []
+
+
+def test_pretend_compiling() -> None:
+    assert not torch.compiler.is_compiling()
+    with internals.pretend_compiling():
+        assert torch.compiler.is_compiling()
+    assert not torch.compiler.is_compiling()
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_plain_checkpoint(reentrant: bool) -> None:
+    calls = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x.exp()
+
+    x = torch.ones(2, requires_grad=True)
+    with internals.plain_checkpoint():
+        y = checkpoint(function, x, use_reentrant=reentrant)
+    y.sum().backward()
+    assert len(calls) == 1
+    checkpoint(function, x, use_reentrant=reentrant).sum().backward()
+    assert len(calls) == 3
+
+
+def test_pytree_paths() -> None:
+    tree = ({"b": 1, "a": [2, None]}, 3)
+    leaves, spec = internals.pytree.tree_flatten_with_path(tree)
+    paths = [internals.pytree.keystr(path) for path, _ in leaves]
+    assert paths == ["[0]['b']", "[0]['a'][0]", "[0]['a'][1]", "[1]"]
+    assert internals.pytree.tree_unflatten([v for _, v in leaves], spec) == tree
+
+
+def test_data_dependence_has_its_own_exceptions() -> None:
+    with fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(2), torch.device("cpu"))
+        with pytest.raises(internals.DataDependentOutputException):
+            x.sum().item()
+        with pytest.raises(internals.DynamicOutputShapeException):
+            x.nonzero()
