@@ -9,12 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import magis
 from magis.demo.text import IGNORED, Batch
+from magis.report import Report
 from magis.zoo.huggingface import model_loss, transformers
 
 PARTS = 4  # of gradient accumulation
 
 Step = Callable[[Batch], Tensor]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A step, and what magis says of it if it is magis's."""
+
+    step: Step
+    report: Report | None = None
 
 
 @dataclass
@@ -26,7 +36,7 @@ class Method:
     step: Step  # forward and backward: returns the loss, leaves `.grad`s
     optimizer: torch.optim.Optimizer
     random_state: Tensor  # the global generator's, as this method's last step left it
-    promised_peak_bytes: int | None = None
+    report: Report | None = None
 
 
 def bert(dropout: float, seed: int) -> Any:
@@ -70,26 +80,24 @@ def step_in_parts(model: nn.Module, batch: Batch) -> Tensor:
     return loss
 
 
-def eager(model: Any, batch: Batch, memory_limit: int | str) -> tuple[Step, int | None]:
-    return partial(plain_step, model), None
+def eager(model: Any, batch: Batch, memory_limit: int | str) -> Way:
+    return Way(partial(plain_step, model))
 
 
-def checkpointing(model: Any, batch: Batch, memory_limit: int | str) -> tuple[Step, int | None]:
+def checkpointing(model: Any, batch: Batch, memory_limit: int | str) -> Way:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # the name changes in transformers 6
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    return partial(plain_step, model), None
+    return Way(partial(plain_step, model))
 
 
-def accumulation(model: Any, batch: Batch, memory_limit: int | str) -> tuple[Step, int | None]:
-    return partial(step_in_parts, model), None
+def accumulation(model: Any, batch: Batch, memory_limit: int | str) -> Way:
+    return Way(partial(step_in_parts, model))
 
 
-def optimized(model: Any, batch: Batch, memory_limit: int | str) -> tuple[Step, int | None]:
-    import magis
-
+def optimized(model: Any, batch: Batch, memory_limit: int | str) -> Way:
     step = magis.optimize(model, model_loss, batch, memory_limit=memory_limit)
-    return lambda batch: step(**batch), step.report.transient_peak_bytes
+    return Way(lambda batch: step(**batch), step.report)
 
 
 METHODS = {
@@ -115,6 +123,6 @@ def make(name: str, *, dropout: float, seed: int, batch: Batch, memory_limit: in
     """
     model = bert(dropout, seed)
     start = torch.get_rng_state()
-    step, promised = METHODS[name](model, batch, memory_limit)
+    way = METHODS[name](model, batch, memory_limit)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    return Method(name, model, step, optimizer, start, promised)
+    return Method(name, model, way.step, optimizer, start, way.report)

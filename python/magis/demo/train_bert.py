@@ -123,9 +123,15 @@ def failures(trials: list[Trial]) -> list[str]:
     return broken
 
 
+def check_target(path: Path) -> None:
+    """Raises OSError now rather than after minutes of training."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
+
+
 def write_json(path: Path, figures: dict[str, Any]) -> None:
     """Whole or not at all: written beside its place, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "w") as file:
@@ -155,6 +161,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True)
     torch.set_num_threads(options.threads)
     try:
+        if options.json is not None:
+            check_target(options.json)
         runs = [train(options, dropout, Console()) for dropout in options.dropout]
         if options.json is not None:
             write_json(options.json, {**machine(options), "runs": runs})

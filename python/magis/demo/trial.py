@@ -16,6 +16,7 @@ from torch import Tensor
 from magis.demo.methods import Method
 from magis.demo.text import Batch
 from magis.measure import measure_peak
+from magis.report import Report
 
 
 @dataclass
@@ -24,11 +25,15 @@ class Trial:
     gradients are in them, parameters are not."""
 
     name: str
-    promised_peak_bytes: int | None
+    report: Report | None  # of magis's step
     peak_bytes: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     gradient_differences: list[float] = field(default_factory=list)  # to the first method's
+
+    @property
+    def promised_peak_bytes(self) -> int | None:
+        return None if self.report is None else self.report.transient_peak_bytes
 
     def to_json(self, reference: "Trial") -> dict[str, Any]:
         return {
@@ -48,6 +53,7 @@ class Trial:
                 "seconds": self.seconds,
                 "gradient_difference": self.gradient_differences,
             },
+            "report": None if self.report is None else self.report.to_json(),
         }
 
 
@@ -64,7 +70,7 @@ def run(
 
     Every method must start from the same parameters.
     """
-    trials = [Trial(method.name, method.promised_peak_bytes) for method in methods]
+    trials = [Trial(method.name, method.report) for method in methods]
     for number, batch in enumerate(batches):
         for turn in range(len(methods)):
             index = (number + turn) % len(methods)
