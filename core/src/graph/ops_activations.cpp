@@ -21,7 +21,7 @@ void add_activations(OpTableBuilder& table) {
            {"aten.hardsigmoid_backward", "aten.hardsigmoid_backward.grad_input", {0, 1}},
            {"aten.hardtanh_backward", "aten.hardtanh_backward.grad_input", {0, 1}},
            {"aten.leaky_relu_backward", "aten.leaky_relu_backward.grad_input", {0, 1}},
-           {"aten.elu_backward", "aten.elu_backward.grad_input", {0, 4}},
+           {"aten.elu_backward", "aten.elu_backward.grad_input", {0, 5}},
            {"aten.softplus_backward", "aten.softplus_backward.grad_input", {0, 1}},
            {"aten.softshrink_backward", "aten.softshrink_backward.grad_input", {0, 1}},
            {"aten.hardshrink_backward", "aten.hardshrink_backward.grad_input", {0, 1}},

@@ -4,10 +4,12 @@
 namespace magis {
 
 void add_comparisons(OpTableBuilder& table) {
-  // Their results are bool: in place only over a bool operand, which the layouts decide.
-  table.in_place({"aten.eq.Tensor", "aten.eq.Scalar", "aten.ne.Tensor", "aten.ne.Scalar",
-                  "aten.lt.Tensor", "aten.lt.Scalar", "aten.le.Tensor", "aten.le.Scalar",
-                  "aten.gt.Tensor", "aten.gt.Scalar", "aten.ge.Tensor", "aten.ge.Scalar"});
+  // Their results are bool: in place only over a bool operand, which the layouts decide. Compared with a
+  // number, a bool operand is promoted, and the kernel allocates it anew.
+  table.in_place({"aten.eq.Tensor", "aten.ne.Tensor", "aten.lt.Tensor", "aten.le.Tensor",
+                  "aten.gt.Tensor", "aten.ge.Tensor"});
+  table.pure({"aten.eq.Scalar", "aten.ne.Scalar", "aten.lt.Scalar", "aten.le.Scalar",
+              "aten.gt.Scalar", "aten.ge.Scalar"});
   table.in_place({"aten.logical_and", "aten.logical_or", "aten.logical_xor", "aten.logical_not",
                   "aten.bitwise_and.Tensor", "aten.bitwise_or.Tensor", "aten.bitwise_xor.Tensor",
                   "aten.bitwise_and.Scalar", "aten.bitwise_or.Scalar", "aten.bitwise_xor.Scalar",
