@@ -39,8 +39,8 @@ std::string run_name(const Graph& graph, const Statement& run) {
 
 PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
   const Graph& graph = *plan.graph;
-  const Simulation sim =
-      simulate(graph, plan.program, make_cost_table(graph, device_profile(device)));
+  const CostTable costs = make_cost_table(graph, device_profile(device));
+  const Simulation sim = simulate(graph, plan.program, costs);
   PySimulation out{sim.persistent, sim.transient_peak, sim.seconds, "", "", "", {}, {}};
   if (sim.peak_statement >= 0) {
     const Operator& op =
@@ -53,7 +53,7 @@ PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
   }
   for (const CopyRef& ref : sim.hotspots)
     out.hotspots.push_back(
-        {python_copy_name(graph, ref), graph.tensor(ref.tensor).bytes, tensor_info(graph, ref.tensor)});
+        {python_copy_name(graph, ref), costs.bytes[ref.tensor], tensor_info(graph, ref.tensor)});
   for (const TimelinePoint& point : sim.timeline) {
     const Statement& run = plan.program.statements[static_cast<std::size_t>(point.statement)];
     out.timeline.push_back({graph.op(run.op).info->name, run_name(graph, run), point.start,
