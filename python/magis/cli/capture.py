@@ -194,6 +194,7 @@ def _outcome(target: Path, memory: MemoryReport, replayed: str, as_json: bool) -
     }
     view = Group(
         summary_view(memory),
+        Text(""),
         Text(f"Graph written to {target}; `magis inspect {target}` shows where its memory goes."),
     )
     return Outcome(data, view, as_json)

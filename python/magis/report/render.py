@@ -44,10 +44,10 @@ def memory_view(report: MemoryReport) -> RenderableType:
     ):
         if shares:
             parts += _section(title, _shares(shares, report.peak_bytes))
-    if report.biggest:
-        parts += _section(
-            "Biggest tensors live at the peak", _biggest(report.biggest[:_MOST_BIGGEST])
-        )
+    big = [tensors for tensors in report.biggest if 1000 * tensors.bytes >= report.peak_bytes]
+    if big:
+        body = _biggest(big[:_MOST_BIGGEST])
+        parts += _section("Biggest tensors live at the peak", body)
     if report.opaque:
         parts += _section(
             "Operators unknown to magis, never recomputed", Text(", ".join(report.opaque))

@@ -247,11 +247,11 @@ def _recomputed(edits: list[Edit]) -> list[tuple[str, ...]]:
         groups.items(), key=lambda item: (-sum(edit["seconds"] for edit in item[1]), item[0])
     )
     rows = [
-        _recomputed_row(group, operator, module or NO_MODULE)
+        _recomputed_row(group, operator, group[0]["module"] if len(group) == 1 else module)
         for (operator, module), group in ranked[:_MOST_LINES]
     ]
     if rest := [edit for _, group in ranked[_MOST_LINES:] for edit in group]:
-        rows.append(_recomputed_row(rest, "others", ""))
+        rows.append((*_recomputed_row(rest, "others", "")[:-1], ""))
     return rows
 
 
@@ -261,7 +261,7 @@ def _recomputed_row(group: list[Edit], operator: str, module: str) -> tuple[str,
         operator,
         bytes_text(sum(edit["bytes"] for edit in group)),
         seconds_text(sum(edit["seconds"] for edit in group)),
-        module,
+        module or NO_MODULE,
     )
 
 

@@ -9,11 +9,11 @@ from rich.measure import Measurement
 from rich.style import StyleType
 from rich.text import Text
 
-_PIECES = re.compile(r"[^./ ]*[./ ]+|[^./ ]+")
+_PIECES = re.compile(r"[^./]*[./]+|[^./]+")
 
 
 class Dotted:
-    """Text that prefers to be broken after a dot, a slash or a space."""
+    """Text that is broken at spaces, and where that is not enough after dots and slashes."""
 
     def __init__(self, text: str, style: StyleType = "") -> None:
         self._text = text
@@ -23,16 +23,26 @@ class Dotted:
         yield Text("\n".join(broken(self._text, options.max_width)), style=self._style)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        longest = max((len(piece.rstrip()) for piece in _PIECES.findall(self._text)), default=0)
+        pieces = [piece for word in self._text.split() for piece in _PIECES.findall(word)]
+        longest = max(map(len, pieces), default=0)
         return Measurement(longest, len(self._text)).with_maximum(options.max_width)
 
 
 def broken(text: str, width: int) -> list[str]:
-    """`text` in lines of at most `width` columns; longer only where a name alone is longer."""
+    """`text` in lines of at most `width` columns; longer only where a name alone is longer.
+
+    Between words where that is enough; within a word, after dots and slashes.
+    """
     lines = [""]
-    for piece in _PIECES.findall(text):
-        if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > width:
-            lines[-1] = lines[-1].rstrip()
+    for word in text.split(" "):
+        start = lines[-1] + " " if lines[-1] else ""
+        if len(start) + len(word) <= width:
+            lines[-1] = start + word
+            continue
+        if lines[-1]:
             lines.append("")
-        lines[-1] += piece
+        for piece in _PIECES.findall(word):
+            if lines[-1] and len(lines[-1]) + len(piece) > width:
+                lines.append("")
+            lines[-1] += piece
     return lines
