@@ -25,6 +25,8 @@ FORWARD = "forward temporaries"
 BACKWARD = "backward temporaries"
 WORKSPACE = "workspace of the running operator"
 
+ROUNDING = "rounding by the allocator"
+
 _PERSISTENT_KINDS = {
     "param": "parameters",
     "buffer": "buffers",
@@ -128,7 +130,7 @@ class MemoryReport:
             peak_operator=simulation.peak_operator,
             peak_module=simulation.peak_module,
             peak_source=simulation.peak_source,
-            persistent=_persistent(graph),
+            persistent=_persistent(graph, simulation.persistent_bytes),
             by_kind=by_kind,
             by_module=_shortened(_shares(live, lambda tensor: group(tensor.module)), "modules"),
             by_operator=_shortened(_shares(live, lambda tensor: tensor.operator), "operators"),
@@ -178,18 +180,20 @@ def _kinds(plan: _core.Plan) -> Callable[[_core.LiveTensor], str]:
     return kind
 
 
-def _persistent(graph: _core.Graph) -> list[Share]:
+def _persistent(graph: _core.Graph, total: int) -> list[Share]:
     bytes_of: defaultdict[str, int] = defaultdict(int)
     count: defaultdict[str, int] = defaultdict(int)
     for entry in graph.inputs:
         if entry.kind in _PERSISTENT_KINDS:  # scalars own no memory
             bytes_of[entry.kind] += entry.bytes
             count[entry.kind] += 1
-    return [
+    shares = [
         Share(words, bytes_of[kind], count[kind])
         for kind, words in _PERSISTENT_KINDS.items()
         if count[kind]
     ]
+    rounding = total - sum(bytes_of.values())
+    return [*shares, Share(ROUNDING, rounding, 0)] if rounding > 0 else shares
 
 
 def _shares(tensors: Iterable[LiveAtPeak], name_of: Callable[[LiveAtPeak], str]) -> list[Share]:
