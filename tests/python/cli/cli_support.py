@@ -77,3 +77,16 @@ def assert_user_error(finished: Finished, *words: str) -> None:
     assert "Traceback" not in finished.err
     for word in words:
         assert word in finished.err
+
+
+def chain(length: int) -> str:
+    """A graph that keeps a search busy: `length` activations, read again in reverse order."""
+    shape = "f32[256,256]"
+    lines = ["magis 1", "device cpu", f'batch %x "[0]" : {shape}', f"%a0 = aten.tanh(%x) : {shape}"]
+    lines += [f"%a{i} = aten.tanh(%a{i - 1}) : {shape}" for i in range(1, length)]
+    lines.append(f"%g{length} = aten.mm(%a{length - 1}, %x) : {shape} backward")
+    lines += [
+        f"%g{i} = aten.mul.Tensor(%g{i + 1}, %a{i}) : {shape} backward"
+        for i in reversed(range(length))
+    ]
+    return "\n".join([*lines, 'output grad "[0]" %g0']) + "\n"

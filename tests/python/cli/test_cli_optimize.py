@@ -1,0 +1,244 @@
+"""`magis optimize`: what it prints, writes, refuses, and with which exit status it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_support import SMALL, Magis, assert_user_error, chain
+
+from magis import _core
+
+JSON_KEYS = {
+    "baseline_peak_bytes",
+    "peak_bytes",
+    "persistent_bytes",
+    "lower_bound_bytes",
+    "baseline_seconds",
+    "seconds",
+    "limit",
+    "met",
+    "states_scored",
+    "states_evaluated",
+    "wall_seconds",
+    "cpu_seconds",
+    "stop_reason",
+    "edits",
+}
+
+
+def test_the_plan_keeps_the_limit_and_its_promise(
+    magis: Magis, small: Path, tmp_path: Path
+) -> None:
+    plan, code = tmp_path / "plan.json", tmp_path / "step.py"
+    done = magis(
+        "optimize", small, "--memory-limit", "200000", "-o", plan, "--emit", code, "--json"
+    )
+    assert (done.status, done.err) == (0, "")
+    data = done.json
+    assert data.keys() >= JSON_KEYS
+    assert data["met"] is True
+    assert data["baseline_peak_bytes"] == 65_792 + 163_844
+    assert data["peak_bytes"] <= 200_000 == data["limit_bytes"]
+
+    saved = json.loads(plan.read_text())
+    simulated = _core.Plan.parse(saved["text"]).simulate("cpu")
+    assert simulated.peak_bytes == data["peak_bytes"] == saved["promise"]["peak_bytes"]
+    assert simulated.seconds == pytest.approx(data["seconds"])
+    compile(code.read_text(), str(code), "exec")
+    assert f"Promised peak {data['peak_bytes']:,} bytes" in code.read_text()
+    # The input is untouched, and no temporary file stays.
+    assert small.read_text() == SMALL
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "plan.json",
+        "small.magis",
+        "step.py",
+    ]
+
+
+def test_what_was_done_to_whom(magis: Magis, small: Path) -> None:
+    data = magis("optimize", small, "--memory-limit", "200000", "--json").json
+    recomputed = [edit for edit in data["edits"] if edit["kind"] == "recompute"]
+    assert [(edit["operator"], edit["tensor"]) for edit in recomputed] == [("aten.gelu", "a0")]
+    assert recomputed[0]["module"] == "net.layers.0.act"
+    assert recomputed[0]["bytes"] == 32_768
+    assert recomputed[0]["seconds"] == pytest.approx(data["seconds"] - data["baseline_seconds"])
+
+
+def test_in_words(magis: Magis, small: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    done = magis("optimize", small, "--memory-limit", "90%", "-o", plan)
+    lines = done.out.splitlines()
+    assert lines[0] == "Peak memory 224.25 KiB -> 192.25 KiB (85.7 % of before), time +7.0 %"
+    assert "  limit        memory at most 90 % of the baseline's peak (201.83 KiB): met" in (
+        line.rstrip() for line in lines
+    )
+    assert f"Plan written to {plan}" in done.out.replace("\n", "")
+    done = magis("optimize", small, "--memory-limit", "90%")
+    assert "Nothing was written; -o plan.json saves the plan" in done.out
+
+
+def test_a_ratio_may_be_written_as_in_python(magis: Magis, small: Path) -> None:
+    for text in ("0.9", "90%"):
+        data = magis("optimize", small, "--memory-limit", text, "--json").json
+        assert data["limit_bytes"] == int(0.9 * (65_792 + 163_844))
+    for text in ("1.2", "20%"):
+        data = magis("optimize", small, "--latency-limit", text, "--json").json
+        assert data["limit_seconds"] == pytest.approx(1.2 * data["baseline_seconds"])
+        assert data["seconds"] <= data["limit_seconds"]
+
+
+def test_same_seed_and_states_same_plan(magis: Magis, small: Path, tmp_path: Path) -> None:
+    texts = []
+    for name in ("a.json", "b.json"):
+        limit = ("--latency-limit", "1.5", "--state-budget", "200", "--seed", "7")
+        assert magis("optimize", small, *limit, "-o", tmp_path / name).status == 0
+        texts.append(json.loads((tmp_path / name).read_text())["text"])
+    assert texts[0] == texts[1]
+
+
+def test_a_limit_that_is_not_reached(magis: Magis, small: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    bound = magis("optimize", small, "--latency-limit", "9", "--json").json["lower_bound_bytes"]
+    done = magis("optimize", small, "--memory-limit", bound, "-o", plan, "--json")
+    assert done.status == 3
+    assert done.json["met"] is False
+    assert done.json["peak_bytes"] > bound
+    assert done.err.startswith("magis: warning: the limit was not met")
+    assert json.loads(plan.read_text())["promise"]["met"] is False
+    assert "LIMIT NOT MET" in magis("inspect", plan).out
+
+
+def test_nothing_gained_is_said_first(magis: Magis, small: Path) -> None:
+    done = magis("optimize", small, "--memory-limit", "1GiB")
+    assert done.status == 0
+    assert done.out.startswith("NOTHING WAS GAINED: the peak stays 224.25 KiB")
+
+
+def test_a_limit_below_the_lower_bound(magis: Magis, small: Path, tmp_path: Path) -> None:
+    done = magis("optimize", small, "--memory-limit", "100000", "-o", tmp_path / "plan.json")
+    assert_user_error(
+        done,
+        "memory at most 100,000 bytes",
+        "certified lower bound of 147,712 bytes (144.25 KiB)",
+        "64.25 KiB are there before the step",
+        "aten.mm (%dw1) in net.layers.1.linear, small.py:11",
+    )
+    assert not (tmp_path / "plan.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["no limit was given"]),
+        (["--memory-limit", "8 GB ish"], ["'8 GB ish' is not understood", "8GiB", "40%"]),
+        (["--memory-limit", "140%"], ["140%"]),
+        (["--memory-limit", "0"], ["must be positive"]),
+        (["--latency-limit", "0.9"], ["latency limit 0.9"]),
+        (["--latency-limit", "soon"], ["'soon' is not understood"]),
+        (["--memory-limit", "1GB", "--latency-limit", "1.1"], ["both"]),
+        (["--memory-limit", "1GB", "--device", "gtx"], ["--device", '"gtx"', "rtx3090"]),
+        (["--memory-limit", "1GB", "--time-budget", "-1"], ["--time-budget -1.0"]),
+        (["--memory-limit", "1GB", "--time-budget", "inf"], ["--time-budget inf"]),
+        (["--memory-limit", "1GB", "--state-budget", "-5"], ["--state-budget -5"]),
+        (["--memory-limit", "1GB", "--seed", "-5"], ["--seed -5"]),
+        (["--memory-limit", "1GB", "--sed", "5"], ["--sed", "magis optimize --help"]),
+        (["--memory-limit"], ["--memory-limit"]),
+    ],
+)
+def test_arguments_that_are_not_understood(
+    magis: Magis, small: Path, arguments: list[str], words: list[str]
+) -> None:
+    assert_user_error(magis("optimize", small, *arguments), *words)
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_the_search(
+    magis: Magis, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magis.cli.optimize.search", pytest.fail)
+    kept = tmp_path / "kept.json"
+    kept.write_text("kept")
+    kept.chmod(0o444)
+    limit = ("--memory-limit", "90%")
+    assert_user_error(magis("optimize", small, *limit, "-o", kept), "--output", "read-only")
+    assert_user_error(magis("optimize", small, *limit, "--emit", kept), "--emit", "read-only")
+    assert_user_error(magis("optimize", small, *limit, "-o", small), "the input")
+    absent = tmp_path / "absent" / "plan.json"
+    assert_user_error(magis("optimize", small, *limit, "-o", absent), "there is no folder")
+    assert kept.read_text() == "kept"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o444
+    assert small.read_text() == SMALL
+
+
+def test_a_plan_is_not_a_graph(magis: Magis, small: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    magis("optimize", small, "--memory-limit", "90%", "-o", plan)
+    done = magis("optimize", plan, "--memory-limit", "90%")
+    assert_user_error(done, "this is a saved plan, not a graph")
+
+
+def test_pytorch_is_not_imported(small: Path) -> None:
+    code = (
+        "import sys\n"
+        "from magis.cli import main\n"
+        f"assert main(['optimize', {str(small)!r}, '--memory-limit', '90%']) == 0\n"
+        f"assert main(['inspect', {str(small)!r}]) == 0\n"
+        "assert main(['zoo', '--help']) == 0\n"
+        "assert main(['capture', '--help']) == 0\n"
+        "assert main(['run', '--help']) == 0\n"
+        "heavy = {'torch', 'transformers', 'numpy'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_interrupting_the_search_keeps_the_best_plan(tmp_path: Path) -> None:
+    graph, plan = tmp_path / "chain.magis", tmp_path / "plan.json"
+    graph.write_text(chain(300))
+    command = [sys.executable, "-m", "magis.cli", "optimize", graph.name, "--latency-limit", "1.3"]
+    command += ["--time-budget", "300", "-o", plan.name, "--json"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(4)
+    assert process.poll() is None, "the search ended by itself: make the chain longer"
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - started < 10
+    assert (process.returncode, err) == (0, "")
+    data = json.loads(out)
+    assert data["stop_reason"] == "interrupted"
+    assert data["peak_bytes"] < data["baseline_peak_bytes"]
+    saved = json.loads(plan.read_text())
+    assert _core.Plan.parse(saved["text"]).simulate("cpu").peak_bytes == data["peak_bytes"]
+
+
+def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
+    graph = tmp_path / "chain.magis"
+    graph.write_text(chain(60))
+    command = [sys.executable, "-m", "magis.cli", "optimize", str(graph)]
+    command += ["--latency-limit", "1.3", "--time-budget", "2", "--json"]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
+
+    controller, terminal = os.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=terminal, text=True, env=environment
+    ) as process:
+        out = process.stdout.read() if process.stdout else ""
+    os.close(terminal)
+    shown = os.read(controller, 1 << 20).decode()
+    os.close(controller)
+    assert json.loads(out)["met"] is True
+    assert "states/s" in shown
+    assert "s left" in shown
+    assert "best" in shown
