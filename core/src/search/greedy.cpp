@@ -124,7 +124,7 @@ void Greedy::tighten(Bytes allowed) {
         const std::size_t mark = evaluator_.mark();
         const Picoseconds time = evaluator_.time();
         evaluator_.set_mode(edge, mode);
-        const bool fits = evaluator_.peak() <= allowed;
+        const bool fits = evaluator_.feasible() && evaluator_.peak() <= allowed;
         budget_.count_evaluated();
         const Picoseconds saved = time - evaluator_.time();
         evaluator_.undo(mark);

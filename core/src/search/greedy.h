@@ -2,6 +2,7 @@
 // not needed for it.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "search/budget.h"
@@ -36,6 +37,8 @@ class Greedy {
   // From the evaluator's present schedule. Returns whether the goal was reached. Each schedule on the way
   // is offered to `incumbent`.
   bool descend(const GreedyOptions& options, Incumbent& incumbent);
+
+  const Scorer& scorer() const { return scorer_; }
 
   // Undoes recomputation as long as the peak stays within `allowed`: what saves most time first.
   void tighten(Bytes allowed);

@@ -55,9 +55,9 @@ class Incumbent {
   Incumbent(const Objective& objective, Decisions decisions, Cost cost)
       : objective_(objective), decisions_(std::move(decisions)), cost_(cost) {}
 
-  // Takes what the evaluator holds if it is better; says whether it was.
+  // Takes what the evaluator holds, which costs `cost`, if it is feasible and better; says whether it was.
   bool offer(const Evaluator& evaluator, const Cost& cost) {
-    if (!objective_.better(cost, cost_)) return false;
+    if (!evaluator.feasible() || !objective_.better(cost, cost_)) return false;
     cost_ = cost;
     decisions_ = evaluator.decisions();
     return true;

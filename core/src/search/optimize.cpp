@@ -5,7 +5,9 @@
 
 #include "magis/base/error.h"
 #include "magis/schedule/program.h"
+#include "magis/analysis/structure.h"
 #include "search/greedy.h"
+#include "search/local_search.h"
 #include "search/reorder.h"
 #include "search/ruin_recreate.h"
 
@@ -99,7 +101,7 @@ class Optimizer {
     const Objective& objective = incumbent_.objective();
     for (const double step : {0.0, 0.02, 0.1}) {
       for (const GreedyRule rule : kGreedyRules) {
-        if (perfect() || budget_.stopped()) return;
+        if (done()) return;
         restore(evaluator_, ordered_);
         GreedyOptions options{.rule = rule, .step = step};
         options.goal = objective.limits_memory() ? objective.peak_limit() : 0;
@@ -112,14 +114,26 @@ class Optimizer {
     }
   }
 
+  // Cycles of both kinds of improvement, longer ones when short ones find nothing any more.
   void improve() {
-    constexpr int kPatience = 2000;  // attempts without success
+    constexpr int kPatience = 6;  // cycles without success
+    constexpr int kAttempts = 40;
+    constexpr int64_t kStepsPerOperator = 20;
+    constexpr int kRadius = 3;
     RuinRecreate ruin_recreate(evaluator_, greedy_, budget_, random_);
-    int failures = 0;
-    while (failures < kPatience && !perfect() && !budget_.stopped()) {
-      failures = ruin_recreate.attempt(incumbent_) ? 0 : failures + 1;
+    LocalSearch local_search(evaluator_, greedy_.scorer(), budget_, random_,
+                             equal_edges(graph_, kRadius));
+    for (int failures = 0; failures < kPatience && !done();) {
+      const Cost before = incumbent_.cost();
+      for (int i = 0; i < kAttempts << failures && !done(); ++i) {
+        ruin_recreate.attempt(incumbent_);
+      }
+      if (done()) return;
+      local_search.anneal(incumbent_, (kStepsPerOperator * problem_.op_count()) << failures);
+      failures = incumbent_.cost() == before ? failures + 1 : 0;
     }
   }
+  bool done() const { return perfect() || budget_.stopped(); }
 
   const Graph& graph_;
   const CostTable& costs_;

@@ -1,6 +1,8 @@
 #include "search/ruin_recreate.h"
 
-#include <vector>
+#include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace magis {
 
@@ -11,49 +13,90 @@ bool RuinRecreate::attempt(Incumbent& incumbent) {
   const Cost before = incumbent.cost();
   restore(evaluator_, incumbent.decisions());
   ruin();
-  recreate(incumbent);
+  if (!evaluator_.feasible()) return false;  // a stretch was dropped that cannot run again
+  while (recreate(incumbent) && !budget_.stopped()) {
+  }
   return incumbent.cost() != before;
 }
 
 void RuinRecreate::ruin() {
-  const Problem& problem = evaluator_.problem();
-  std::vector<EdgeId> dropped;
-  for (std::size_t e = 0; e < problem.edge_op.size(); ++e) {
-    if (evaluator_.mode(EdgeId(e)) != Mode::keep) dropped.push_back(EdgeId(e));
-  }
-  // Either uses here and there, or all in one stretch of the order.
-  if (random_.chance(0.6)) {
-    const double share = 0.05 + 0.4 * random_.uniform();
-    std::erase_if(dropped, [&](EdgeId) { return !random_.chance(share); });
+  const double kind = random_.uniform();
+  if (kind < 0.4) {
+    take_back_some();
+  } else if (kind < 0.7) {
+    take_back_stretch();
   } else {
-    const auto count = static_cast<std::size_t>(evaluator_.op_count());
-    const int begin = static_cast<int>(random_.below(count));
-    const int end = begin + static_cast<int>(count / 16 + random_.below(count / 4 + 1));
-    std::erase_if(dropped, [&](EdgeId edge) {
-      return evaluator_.use_position(edge) < begin || evaluator_.use_position(edge) > end;
-    });
+    if (random_.chance(0.5)) take_back_some();
+    drop_stretch();
   }
-  evaluator_.set_modes(dropped, Mode::keep);
   evaluator_.forget();
 }
 
-void RuinRecreate::recreate(Incumbent& incumbent) {
+std::vector<EdgeId> RuinRecreate::dropped() const {
+  std::vector<EdgeId> edges;
+  for (const EdgeId edge : greedy_.scorer().edges()) {
+    if (evaluator_.mode(edge) != Mode::keep) edges.push_back(edge);
+  }
+  return edges;
+}
+
+void RuinRecreate::take_back_some() {
+  std::vector<EdgeId> edges = dropped();
+  const double share = 0.05 + 0.4 * random_.uniform();
+  std::erase_if(edges, [&](EdgeId) { return !random_.chance(share); });
+  evaluator_.set_modes(edges, Mode::keep);
+}
+
+void RuinRecreate::take_back_stretch() {
+  std::vector<EdgeId> edges = dropped();
+  const auto count = static_cast<std::size_t>(evaluator_.op_count());
+  const int begin = static_cast<int>(random_.below(count));
+  const int end = begin + static_cast<int>(count / 16 + random_.below(count / 4 + 1));
+  std::erase_if(edges, [&](EdgeId edge) {
+    return evaluator_.use_position(edge) < begin || evaluator_.use_position(edge) > end;
+  });
+  evaluator_.set_modes(edges, Mode::keep);
+}
+
+// Everything that one stretch of the order makes and something after the peak reads: the stretch runs
+// again from what reaches it.
+void RuinRecreate::drop_stretch() {
+  const int peak = evaluator_.peak_position();
+  if (peak == 0) return;
+  const int begin = static_cast<int>(random_.below(static_cast<std::size_t>(peak)));
+  const int length = 1 + static_cast<int>(random_.below(
+                             1 + static_cast<std::size_t>(evaluator_.op_count()) / 8));
+  const Problem& problem = evaluator_.problem();
+  std::vector<EdgeId> edges;
+  for (const EdgeId edge : greedy_.scorer().edges()) {
+    const int made = evaluator_.position(problem.producer[problem.edge_tensor[edge]]);
+    if (made < begin || made >= begin + length) continue;
+    if (evaluator_.held_from(edge) < peak && evaluator_.use_position(edge) > peak) {
+      edges.push_back(edge);
+    }
+  }
+  evaluator_.set_modes(edges, Mode::recompute);
+}
+
+// Returns whether it is worth going on from where it ended.
+bool RuinRecreate::recreate(Incumbent& incumbent) {
   constexpr double kSteps[] = {0, 0.02, 0.1};
+  constexpr double kSlack[] = {0, 0, 0.02, 0.05};
   const Aims aims = magis::aims(incumbent, 0.005);
   GreedyOptions options;
   options.rule = kGreedyRules[random_.below(std::size(kGreedyRules))];
   options.noise = 0.2 + 0.8 * random_.uniform();
   options.step = kSteps[random_.below(std::size(kSteps))];
   options.goal = aims.peak;
-  options.time_limit = aims.time;
-  while (greedy_.descend(options, incumbent) && !budget_.stopped()) {
-    greedy_.tighten(options.goal);
-    const Cost cost{evaluator_.peak(), evaluator_.time()};
-    incumbent.offer(evaluator_, cost);
-    if (!aims.shrink_peak) return;
-    options.goal = magis::aims(incumbent, 0.005).peak;
-    if (incumbent.met() && incumbent.objective().limits_memory()) return;
-  }
+  // Taking back what is not needed in the end saves time: a little too much is fine on the way.
+  const double slack = 1 + kSlack[random_.below(std::size(kSlack))];
+  options.time_limit = aims.time >= Objective::kNoLimit
+                           ? aims.time
+                           : static_cast<Picoseconds>(slack * static_cast<double>(aims.time));
+  if (!greedy_.descend(options, incumbent)) return false;
+  greedy_.tighten(options.goal);
+  const bool better = incumbent.offer(evaluator_, {evaluator_.peak(), evaluator_.time()});
+  return better && aims.shrink_peak;
 }
 
 }  // namespace magis

@@ -1,6 +1,8 @@
-// Ruin and recreate: take back part of the best schedule's recomputation, then build it up again
-// greedily, with noise, towards something better.
+// Ruin and recreate: change much of a good schedule at once - take back recomputation here, force it
+// there - then repair it greedily, with noise, towards something better.
 #pragma once
+
+#include <vector>
 
 #include "search/aims.h"
 #include "search/greedy.h"
@@ -16,7 +18,11 @@ class RuinRecreate {
 
  private:
   void ruin();
-  void recreate(Incumbent& incumbent);
+  void take_back_some();
+  void take_back_stretch();
+  void drop_stretch();
+  bool recreate(Incumbent& incumbent);
+  std::vector<EdgeId> dropped() const;
 
   Evaluator& evaluator_;
   Greedy& greedy_;
