@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +13,38 @@ from magis.capture.batch import flatten_batch, normalise_batch
 from magis.errors import GuardError
 
 Batch = tuple[Any, ...] | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a batch is passed: so many positional arguments, or keyword arguments of these names.
+
+    Holds no tensor: a step must not keep its example batch alive.
+    """
+
+    count: int
+    keywords: tuple[str, ...] | None
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """What was passed to a step. Raises GuardError if it has another form.
+
+        Keyword arguments may come in any order.
+        """
+        if self.keywords is None:
+            if kwargs:
+                raise GuardError(
+                    f"the step takes {self.count} positional arguments, as its example batch was "
+                    f"a tuple; the keyword {next(iter(kwargs))!r} was given"
+                )
+            return Arguments(args)
+        if args:
+            raise GuardError(
+                f"the step takes keyword arguments ({', '.join(self.keywords)}), as its example "
+                f"batch was a dict; {len(args)} positional ones were given"
+            )
+        if kwargs.keys() == set(self.keywords):
+            kwargs = {key: kwargs[key] for key in self.keywords}
+        return Arguments(kwargs)
 
 
 class Arguments:
@@ -32,6 +65,11 @@ class Arguments:
             self._paths = [path for path, _ in flatten_batch(self.batch)[0]]
         return self._paths
 
+    @property
+    def form(self) -> Form:
+        keywords = tuple(self.batch) if isinstance(self.batch, dict) else None
+        return Form(len(self.batch), keywords)
+
     def call(self, function: Callable[..., Any], *before: Any) -> Any:
         """`function(*before, *batch)` or `function(*before, **batch)`."""
         if isinstance(self.batch, dict):
@@ -51,28 +89,3 @@ class Arguments:
     def with_leaves(self, leaves: Sequence[Any]) -> Arguments:
         """The same structure around other leaves."""
         return Arguments(pytree.tree_unflatten(list(leaves), self.spec))
-
-
-def arguments_like(example: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """What was passed to a step, in the form of its example batch. Raises GuardError if it has
-    another form.
-
-    Keyword arguments may come in any order.
-    """
-    if isinstance(example, dict):
-        if args:
-            raise GuardError(
-                f"the step takes keyword arguments ({', '.join(example)}), as its example batch "
-                "was a "
-                f"dict; {len(args)} positional ones were given"
-            )
-        if kwargs.keys() == example.keys():
-            kwargs = {key: kwargs[key] for key in example}
-        return Arguments(kwargs)
-    if kwargs:
-        raise GuardError(
-            f"the step takes {len(example)} positional arguments, as its example batch was a "
-            "tuple; "
-            f"the keyword {next(iter(kwargs))!r} was given"
-        )
-    return Arguments(args)

@@ -16,7 +16,7 @@ from magis import _core
 from magis.errors import GuardError, MagisError
 from magis.report import Report
 from magis.report.text import bytes_text
-from magis.runtime.batch import Arguments, arguments_like
+from magis.runtime.batch import Arguments
 from magis.runtime.guards import Globals, Key, describe_leaf, difference
 from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import write_plan
@@ -59,7 +59,8 @@ class Step:
         self._lock = threading.RLock()
         self._calls = 0
         self._view = ModelView(workshop.model)
-        self._example = example
+        self._form = example.form
+        self._paths = example.paths
         self._plans: OrderedDict[Key, Planned] = OrderedDict()
         self._key = self._key_of(example)
         self._current = workshop.make(example, self._view, first=True)
@@ -74,7 +75,7 @@ class Step:
                     "can be inspected and "
                     "saved, not run"
                 )
-            arguments = arguments_like(self._example.batch, args, kwargs)
+            arguments = self._form.arguments(args, kwargs)
             planned = self._plan_for(arguments)
             if planned is None:
                 return run_eager(self._workshop.model, self._workshop.loss_fn, arguments)
@@ -128,7 +129,7 @@ class Step:
         key = self._key_of(arguments)
         planned = self._plans.get(key)
         if planned is None:
-            reason = difference(self._key, key, self._example.paths)
+            reason = difference(self._key, key, self._paths)
             if self._on_new_shape == "error":
                 raise GuardError(
                     f'{reason}. on_new_shape="replan" would make a new plan, "eager" run this call '

@@ -89,7 +89,7 @@ def test_only_one_limit_may_be_given():
 def test_without_a_limit_the_step_may_not_get_slower_and_says_so():
     limit = parse_limit()
     assert isinstance(limit, LatencyLimit)
-    assert limit.resolve(3.0) == 3.0
+    assert 3.0 < limit.resolve(3.0) < 3.00001
     assert str(limit) == "none given: the least memory at no more time than the baseline"
 
 

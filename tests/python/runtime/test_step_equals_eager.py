@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from runtime_support import (
@@ -335,3 +338,17 @@ def test_a_buffer_that_the_forward_pass_puts_in_place_anew():
         step(x)
         eager(other, lambda m, x: m(x), x)
     assert_same(state_of(model), state_of(other))
+
+
+def test_the_step_does_not_keep_its_batches_alive():
+    x = torch.ones(2)
+    step = plan(Line(), squares, (x,))
+    held = weakref.ref(x)
+    del x
+    gc.collect()
+    assert held() is None
+    y = torch.ones(2)
+    step(y)
+    held = weakref.ref(y)
+    del y
+    assert held() is None

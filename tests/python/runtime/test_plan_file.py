@@ -1,0 +1,105 @@
+"""Plans on disk: what is written is read back, and each kind of bad file has its own message."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import tomllib
+import torch
+from runtime_support import Line, plan, squares
+
+import magis
+from magis import _core
+from magis.errors import PlanError
+from magis.runtime.plan_file import FORMAT, read_plan
+
+
+@pytest.fixture(scope="module")
+def step():
+    return plan(Line(), squares, (torch.ones(2),))
+
+
+@pytest.fixture
+def saved(step, tmp_path):
+    path = tmp_path / "plan.json"
+    step.save(path)
+    return path
+
+
+def test_what_is_saved_is_read_back(step, saved):
+    found = read_plan(saved)
+    assert found.text == step.plan.text()
+    assert found.report == step.report
+    assert found.magis == magis.__version__
+    assert found.device == "cpu"
+    assert found.promise["peak_bytes"] == step.report.promised_peak_bytes
+    assert found.decisions["operators"] == step.plan.graph.operator_count
+    again = _core.Plan.parse(found.text, str(saved))
+    assert again.simulate(found.device).peak_bytes == found.promise["peak_bytes"]
+
+
+def test_saving_replaces_a_file_and_leaves_no_other(step, saved):
+    saved.write_text("old")
+    saved.chmod(0o640)
+    step.save(saved)
+    assert read_plan(saved).text == step.plan.text()
+    assert saved.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(saved.parent) == ["plan.json"]
+
+
+def test_paths_that_cannot_be_written_are_named(step, tmp_path):
+    for path in (tmp_path / "missing" / "plan.json", tmp_path):
+        with pytest.raises(PlanError, match=re.escape(f"{path}: the plan cannot be written")):
+            step.save(path)
+    locked = tmp_path / "locked.json"
+    locked.write_text("keep me")
+    locked.chmod(0o444)
+    with pytest.raises(PlanError, match="read-only"):
+        step.save(locked)
+    assert locked.read_text() == "keep me"
+    assert os.listdir(tmp_path) == ["locked.json"]
+
+
+def changed(path: Path, **changes: object) -> Path:
+    content = json.loads(path.read_text())
+    content.update(changes)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_bad_files_are_told_apart(saved, tmp_path):
+    with pytest.raises(PlanError, match="cannot be read"):
+        read_plan(tmp_path / "none.json")
+    whole = saved.read_text()
+    saved.write_text(whole[: len(whole) // 2])
+    with pytest.raises(PlanError, match=r"plan\.json:\d+:\d+: the plan is damaged or cut off"):
+        read_plan(saved)
+    saved.write_text("magis 1\ndevice cpu\n")
+    with pytest.raises(PlanError, match="not a plan file"):
+        read_plan(saved)
+    saved.write_bytes(b"\x80\x04\x95pickled")
+    with pytest.raises(PlanError, match="not a text file"):
+        read_plan(saved)
+    saved.write_text('{"version": 3}')
+    with pytest.raises(PlanError, match="JSON, but not a plan"):
+        read_plan(saved)
+    saved.write_text(whole)
+    with pytest.raises(
+        PlanError, match=rf"by magis 9\.0 in format {FORMAT + 1}.* reads format {FORMAT}"
+    ):
+        read_plan(changed(saved, magis="9.0", format=FORMAT + 1))
+    saved.write_text(whole)
+    content = json.loads(whole)
+    del content["text"]
+    saved.write_text(json.dumps(content))
+    with pytest.raises(PlanError, match="has no field 'text'"):
+        read_plan(saved)
+
+
+def test_the_version_is_that_of_the_package():
+    project = Path(__file__).parents[3] / "pyproject.toml"
+    assert tomllib.loads(project.read_text())["project"]["version"] == magis.__version__
