@@ -44,10 +44,16 @@ std::optional<TensorId> overwritable(const Graph& graph, const Operator& op, int
 }
 
 // An op_ form writes to its first argument, so another operand has to change places with it: only
-// between two tensors, and only without keyword arguments (alpha).
-bool can_stand_first(const Operator& op, int position) {
-  const bool swaps = op.info->in_place.out_argument.empty() && position != 0;
-  return !swaps || (op.kwargs.empty() && std::holds_alternative<ValueId>(op.args[0].value));
+// between two tensors, and only without keyword arguments (alpha). A tensor without dimensions
+// takes part in another dtype's arithmetic as a number, which rounds differently on the two sides
+// (f32[] times bf16[n]).
+bool can_stand_first(const Graph& graph, const Operator& op, int position) {
+  if (position == 0 || !op.info->in_place.out_argument.empty()) return true;  // nothing swaps
+  const auto* first = std::get_if<ValueId>(&op.args[0].value);
+  if (first == nullptr || !op.kwargs.empty()) return false;
+  const Type& other = graph.value(*first).type;
+  return other.defined &&
+         (!other.shape.empty() || other.dtype == graph.value(op.results[0]).type.dtype);
 }
 
 EdgeId edge_of(const Graph& graph, OpId op, TensorId tensor) {
@@ -65,7 +71,7 @@ void GraphBuilder::find_in_place_choices() {
     std::vector<TensorId> chosen;
     for (int position : op.info->in_place.operands) {
       const std::optional<TensorId> tensor = overwritable(graph_, op, position);
-      if (!tensor || !can_stand_first(op, position)) continue;
+      if (!tensor || !can_stand_first(graph_, op, position)) continue;
       if (!chosen.empty() && chosen.front() == *tensor) continue;  // mul(%x, %x)
       chosen.push_back(*tensor);
       graph_.in_place_.push_back({edge_of(graph_, id, *tensor), position});

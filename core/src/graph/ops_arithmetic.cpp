@@ -10,7 +10,6 @@ void add_arithmetic(OpTableBuilder& table) {
   table.in_place({"aten.add.Scalar",
                   "aten.sub.Tensor",
                   "aten.sub.Scalar",
-                  "aten.mul.Scalar",
                   "aten.div.Tensor",
                   "aten.div.Scalar",
                   "aten.div.Tensor_mode",
@@ -44,6 +43,9 @@ void add_arithmetic(OpTableBuilder& table) {
                   "aten.conj_physical"});
   table.in_place({"aten.clamp", "aten.clamp.Tensor", "aten.clamp_min", "aten.clamp_min.Tensor",
                   "aten.clamp_max", "aten.clamp_max.Tensor"});
+  // aten.mul_.Scalar takes the number as the first factor, which rounds 16-bit products
+  // differently.
+  table.in_place_as("aten.mul.Scalar", "aten.mul_.Tensor");
   table.in_place_as("aten.pow.Tensor_Scalar", "aten.pow_.Scalar");
   table.in_place_as("aten.floor_divide", "aten.floor_divide_.Tensor");
   table.in_place_out("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Tensor_out", "out", {0, 1});

@@ -4,8 +4,8 @@
 namespace magis {
 
 void add_comparisons(OpTableBuilder& table) {
-  // Their results are bool: in place only over a bool operand, which the layouts decide. Compared with a
-  // number, a bool operand is promoted, and the kernel allocates it anew.
+  // Their results are bool: in place only over a bool operand, which the layouts decide. Compared
+  // with a number, a bool operand is promoted, and the kernel allocates it anew.
   table.in_place({"aten.eq.Tensor", "aten.ne.Tensor", "aten.lt.Tensor", "aten.le.Tensor",
                   "aten.gt.Tensor", "aten.ge.Tensor"});
   table.pure({"aten.eq.Scalar", "aten.ne.Scalar", "aten.lt.Scalar", "aten.le.Scalar",

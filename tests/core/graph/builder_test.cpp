@@ -78,8 +78,16 @@ TEST(InPlace, CommutativeOperatorsMaySwap) {
   // alpha belongs to the second operand: a + 0.5 b is not b + 0.5 a.
   EXPECT_EQ(choices_for("%y = aten.add.Tensor(%a, %b, alpha=0.5) : f32[4,6]"), "0:a ");
   EXPECT_EQ(choices_for("%y = aten.add.Tensor(%x, %b, alpha=0.5) : f32[4,6]"), "");
-  // The first operand has to take the second's place: a scalar cannot be written to.
+  // The first operand has to take the second's place: a number cannot.
   EXPECT_EQ(choices_for("%y = aten.add.Tensor(2.0, %b) : f32[4,6]"), "");
+  EXPECT_EQ(choices_for("%y = aten.add.Tensor(%s, %b) : f32[4,6]"), "");
+  // Nor a tensor that acts as a number of another dtype.
+  EXPECT_EQ(choices_for("%d = aten.zeros([], dtype=torch.float64) : f64[]\n"
+                        "%y = aten.mul.Tensor(%d, %b) : f32[4,6]"),
+            "");
+  EXPECT_EQ(choices_for("%d = aten.zeros([], dtype=torch.float32) : f32[]\n"
+                        "%y = aten.mul.Tensor(%d, %b) : f32[4,6]"),
+            "1:b ");
 }
 
 TEST(InPlace, NotWhereSomethingElseWouldChange) {
