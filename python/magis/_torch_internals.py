@@ -28,9 +28,9 @@ from torch.autograd import (
     _disable_profiler_legacy,
     _enable_profiler_legacy,
 )
-from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 __all__ = [
     "AllocationRecorder",
@@ -54,9 +54,12 @@ __all__ = [
     "tensor_hooks",
     "to_functional",
     "trace",
+    "traced_constant",
     "traced_graph",
+    "traced_node",
     "unwrap_functional",
     "version",
+    "without_modes",
 ]
 
 # torch.utils._pytree: tree_flatten_with_path visits dicts in insertion order, and keystr spells a
@@ -96,6 +99,32 @@ def traced_graph() -> torch.fx.Graph:
     assert mode is not None, "no trace is in progress"
     graph: torch.fx.Graph = mode.tracer.graph
     return graph
+
+
+def traced_node(tensor: torch.Tensor) -> torch.fx.Node | None:
+    """The node that makes what a functional wrapper stands for now; None for other tensors.
+
+    Relies on: the tracer keeps a proxy for each tensor that it has met.
+    """
+    mode = get_proxy_mode()
+    if mode is None or not isinstance(tensor, FunctionalTensor):
+        return None
+    slot = get_proxy_slot(unwrap_functional(tensor), mode.tracer, None)
+    node: torch.fx.Node | None = None if slot is None else slot.proxy.node
+    return node
+
+
+def traced_constant(node: torch.fx.Node) -> Any:
+    """What a get_attr node of the graph being recorded refers to."""
+    mode = get_proxy_mode()
+    assert mode is not None, "no trace is in progress"
+    return getattr(mode.tracer.root, str(node.target))
+
+
+def without_modes() -> contextlib.AbstractContextManager[Any]:
+    """Operators inside run for real: the dispatch modes that are active are set aside."""
+    aside: contextlib.AbstractContextManager[Any] = _disable_current_modes()
+    return aside
 
 
 def to_functional(tensor: torch.Tensor) -> torch.Tensor:

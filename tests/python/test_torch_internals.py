@@ -90,6 +90,43 @@ def test_graph_can_be_read_while_it_grows() -> None:
     assert counts["aten.neg.default"] == 3
 
 
+def test_nodes_of_traced_tensors() -> None:
+    table = torch.tensor([1.0, 2.0])
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with internals.FunctionalTensorMode():
+            y = internals.to_functional(x) * table
+            y.add_(1)
+            node = internals.traced_node(y)
+            assert node is not None
+            assert node.target is torch.ops.aten.add.Tensor
+            product = node.all_input_nodes[0]
+            assert product.target is torch.ops.aten.mul.Tensor
+            constant = product.all_input_nodes[1]
+            assert torch.equal(internals.traced_constant(constant), table)
+            assert internals.traced_node(table) is None
+            return internals.unwrap_functional(y)
+
+    with fake_mode() as mode:
+        internals.trace(function, internals.fake_like(mode, torch.empty(2), torch.device("cpu")))
+
+
+def test_modes_can_be_set_aside() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with internals.FunctionalTensorMode():
+            with internals.without_modes():
+                assert type(torch.ones(2)) is torch.Tensor
+                assert torch.ones(2).sum().item() == 2
+            assert isinstance(torch.ones(2), internals.FunctionalTensor)
+        return x.exp()
+
+    with fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(2), torch.device("cpu"))
+        module = internals.trace(function, x)
+    names = [n.target for n in module.graph.nodes if n.op == "call_function"]
+    assert torch.ops.aten.sum.default not in names
+
+
 def test_functional_tensors() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         with internals.FunctionalTensorMode():

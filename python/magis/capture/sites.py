@@ -25,6 +25,7 @@ from torch.nn.modules.module import (
 from magis import _torch_internals as internals
 from magis.capture import operators
 from magis.capture.ir import Site
+from magis.capture.known_values import known_value
 from magis.errors import CaptureError
 
 _aten = torch.ops.aten
@@ -102,6 +103,10 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         site = self._current_site()
         _refuse_outside_tensors(func, args, kwargs, site)
+        if func is _aten._local_scalar_dense.default:
+            known = known_value(args[0])
+            if known is not None:
+                return known.item()
         if func is _aten.bernoulli_.float:
             result = _bernoulli_in_memory_order(site, *args, **kwargs)
         else:

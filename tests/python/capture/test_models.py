@@ -76,6 +76,12 @@ def test_llama() -> None:
     assert not check_step(model, own_loss, tokens()).as_if_compiled
 
 
+def test_llama_without_cache() -> None:
+    """It then looks for packed sequences in positions that it has just counted out itself."""
+    model = hugging_face("Llama", "ForCausalLM", **TINY, use_cache=False)
+    assert not check_step(model, own_loss, tokens()).as_if_compiled
+
+
 def test_gpt_neo() -> None:
     model = hugging_face(
         "GPTNeo",

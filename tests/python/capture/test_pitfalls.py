@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
@@ -12,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint as checkpoint_by_another_name
 
 from magis.capture import capture
+from magis.errors import CaptureError
 
 
 def mean_square(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -251,6 +253,31 @@ def test_parametrised_weights() -> None:
     nn.utils.parametrizations.spectral_norm(model[1])
     step = check_step(model, mean_square, torch.randn(3, 4))
     assert lines(step.text, "output buffer")  # spectral norm's power iteration
+
+
+def test_reads_of_what_is_known() -> None:
+    """Data that is made of shapes and literals alone is the same at every run."""
+
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        positions = torch.arange(x.shape[1]).expand(2, -1)
+        assert not (positions.diff() != 1).any()
+        limit = torch.tensor([2, 3]) * 2
+        columns = [c for c in range(x.shape[1]) if positions[0, c] < limit.max()]
+        return model(x)[:, columns].sum() * float(limit[0])
+
+    step = check_step(nn.Linear(8, 8), loss, torch.randn(2, 8))
+    assert not step.as_if_compiled
+    assert "aten.arange" not in step.text
+    assert "aten.mul.Tensor(%sum, 4.0)" in step.text
+
+
+def test_reads_of_chance() -> None:
+    for drawn in (lambda x: torch.rand(()), lambda x: torch.rand_like(x).sum().abs()):
+        with pytest.raises(CaptureError, match="reads the value of a tensor"):
+            capture(nn.Linear(4, 4), lambda m, x, d=drawn: m(x).sum() * bool(d(x) < 0.5), X)
+
+
+X = torch.randn(2, 4)
 
 
 def test_integer_and_complex_arithmetic() -> None:
