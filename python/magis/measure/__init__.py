@@ -23,6 +23,7 @@ from magis.measure.hook import (
 if TYPE_CHECKING:
     from magis.measure.peak import (
         Kernel,
+        KernelLog,
         KernelMeasurement,
         Measurement,
         measure_kernels,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HookError",
     "Kernel",
+    "KernelLog",
     "KernelMeasurement",
     "Measurement",
     "available",

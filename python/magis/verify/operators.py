@@ -11,14 +11,16 @@ from magis.errors import PlanError
 from magis.verify.document import Document, Operation, Ref
 from magis.verify.evaluator import find_operator
 
-# Kernels that read all they need of a row before they write it: in place over these arguments they
-# give the same bits (tests/python/truth/test_in_place.py), though PyTorch does not call them
-# pointwise.
-_ROW_BY_ROW: dict[str, tuple[int, ...]] = {
-    "aten._softmax": (0,),
-    "aten._log_softmax": (0,),
-    "aten._softmax_backward_data": (0, 1),
-    "aten._log_softmax_backward_data": (0, 1),
+# Elementwise in every tensor operand, though PyTorch does not tag them pointwise.
+_ELEMENTWISE = {
+    "aten.elu_backward",
+    "aten.floor_divide",
+    "aten.hardshrink_backward",
+    "aten.hardsigmoid_backward",
+    "aten.hardtanh_backward",
+    "aten.leaky_relu_backward",
+    "aten.softplus_backward",
+    "aten.softshrink_backward",
 }
 
 
@@ -94,9 +96,7 @@ def runs_over(document: Document, operation: Operation, tensor: str) -> str:
         return ""
     if len(positions) != 1:
         return f"{operation.operator} is not pointwise and reads %{tensor} twice"
-    if positions[0] in _ROW_BY_ROW.get(operation.operator, ()) or (
-        positions[0] == 0 and _has_in_place_form(operation.operator)
-    ):
+    if positions[0] == 0 and _has_in_place_form(operation.operator):
         return ""
     return f"{operation.operator} has no form that works over argument {positions[0]}"
 
@@ -113,7 +113,7 @@ def _covers(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _is_pointwise(name: str) -> bool:
-    return torch.Tag.pointwise in find_operator(name).tags  # type: ignore[attr-defined]
+    return name in _ELEMENTWISE or torch.Tag.pointwise in find_operator(name).tags  # type: ignore[attr-defined]
 
 
 def _has_in_place_form(name: str) -> bool:

@@ -206,10 +206,10 @@ run %y over %a
     [
         ("aten.mul.Tensor(%a, %a)", ""),
         ("aten.addmm(%a, %x, %x)", ""),
-        ("aten._softmax(%a, 1, false)", ""),
         ("aten.where.self(%x, %x, %a)", ""),
         ("aten.mul.Tensor(%a, %t)", "more than one layout"),
         ("aten.addmm(%a, %a, %x)", "not pointwise and reads %a twice"),
+        ("aten._softmax(%a, 1, false)", "aten._softmax has no form"),
         ("aten.mm(%a, %x)", "aten.mm has no form that works over argument 0"),
         ("aten.addmm(%x, %a, %x)", "aten.addmm has no form that works over argument 1"),
         ("aten.neg(%t)", r"%t is f32\[3,3\]\{1,3\}, the result is f32\[3,3\]"),
