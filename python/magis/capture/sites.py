@@ -34,6 +34,7 @@ NOWHERE = Site("", "")
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _MAGIS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_COMMAND_LINE = os.path.join(_MAGIS, "cli") + os.sep  # what calls it is nothing of the user's
 _ZOO = os.path.join(_MAGIS, "zoo") + os.sep  # its models are shown like a user's own
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = tuple(
@@ -140,7 +141,7 @@ def source_of(frame: FrameType | None) -> str:
     """ "file.py:12" of the innermost frame that belongs neither to PyTorch, magis nor the standard
     library.
     """
-    while frame is not None:
+    while frame is not None and not frame.f_code.co_filename.startswith(_COMMAND_LINE):
         if is_user_file(frame.f_code.co_filename):
             return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
