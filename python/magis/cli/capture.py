@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from magis import _core
     from magis.capture import Capture
 
-_AUTOCAST = ("bfloat16", "float16")
+_AUTOCAST = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "f16": "float16"}
 
 
 def capture(
@@ -89,7 +89,7 @@ def capture(
     if optimizer is not None:
         one_of("--optimizer", optimizer, ("sgd", "adamw"))
     if autocast is not None:
-        one_of("--autocast", autocast, _AUTOCAST)
+        one_of("--autocast", autocast, list(_AUTOCAST))
     with spinner(f"capturing {name}"):
         workload = _workload(name, options, device)
         captured = _captured(workload, device, autocast, optimizer)
@@ -133,7 +133,7 @@ def _captured(
         workload.loss_fn,
         workload.batch,
         device=device,
-        autocast=None if autocast is None else getattr(torch, autocast),
+        autocast=None if autocast is None else getattr(torch, _AUTOCAST[autocast]),
         optimizer=optimizer,
         meta=workload.meta | {"torch": torch.__version__},
     )
@@ -151,24 +151,30 @@ def _checked(
 
     text = captured.text
     meta = {}
-    if any(parameter.is_meta for parameter in workload.model.parameters()):
+    places = {parameter.device.type for parameter in workload.model.parameters()}
+    if places == {"cpu"} and captured.device.type == "cpu":
+        text = with_measured_scratch(text)
+        meta["threads"] = str(torch.get_num_threads())  # scratch depends on it
+    graph = _core.Graph.parse(text, "captured graph")
+    if "meta" in places:
         replayed = "not replayed: captured without weights"
+    elif places - {captured.device.type}:
+        replayed = (
+            f"not replayed: captured for {captured.device.type}, but the weights are not there"
+        )
+    elif optimizer is not None:
+        replayed = "not replayed: the update is part of the step"
     else:
-        if captured.device.type == "cpu":
-            text = with_measured_scratch(text)
-            meta["threads"] = str(torch.get_num_threads())  # scratch depends on it
-        if optimizer is not None:
-            replayed = "not replayed: the update is part of the step"
-        else:
-            plan = _core.Plan.program_order(_core.Graph.parse(text, "captured graph"))
-            difference = Trial(workload, captured, plan).difference(tolerance)
-            if difference is not None:
-                raise ReplayError(difference)
-            replayed = (
-                "bitwise equal to eager"
-                if tolerance is None
-                else f"equal to eager within {tolerance:g}"
-            )
+        difference = Trial(workload, captured, _core.Plan.program_order(graph)).difference(
+            tolerance
+        )
+        if difference is not None:
+            raise ReplayError(f"{difference}. On the command line: --tolerance 1e-6")
+        replayed = (
+            "bitwise equal to eager"
+            if tolerance is None
+            else f"equal to eager within {tolerance:g}"
+        )
     meta["replay"] = replayed
     return _core.Graph.parse(_with_meta(text, meta), "captured graph"), replayed
 

@@ -36,7 +36,7 @@ def search_progress(
         yield lambda _: True
         return
     bar = Progress(
-        BarColumn(bar_width=16), TextColumn("{task.description}"), console=console, transient=True
+        BarColumn(bar_width=10), TextColumn("{task.description}"), console=console, transient=True
     )
     task = bar.add_task("searching", total=time_budget)
 
@@ -53,10 +53,10 @@ def search_progress(
 
 
 def search_line(progress: _core.Progress, time_budget: float, baseline_seconds: float) -> str:
-    """One line, at most 62 columns: "best 42.10 MiB, time +8.0 %, 12,345 states/s, 32 s left"."""
+    """One line, at most 69 columns: "best 42.10 MiB, time +8.0 %, 12,345 states/s, 32 s left"."""
     speed = progress.states_evaluated / progress.elapsed if progress.elapsed > 0 else 0.0
     left = max(0.0, time_budget - progress.elapsed)
     best = f"best {bytes_text(progress.best_peak_bytes)}"
     time = f"time {change_text(progress.best_seconds, baseline_seconds)}"
-    unmet = "" if progress.met else " (limit not met yet)"
+    unmet = "" if progress.met else ", limit not met yet"
     return f"{best}, {time}{unmet}, {speed:,.0f} states/s, {left:.0f} s left"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import statistics
 import time
@@ -51,8 +52,13 @@ class Trial:
     """Runs a plan and eager on the same batch; the model is afterwards as before."""
 
     def __init__(self, workload: Workload, captured: Capture, plan: _core.Plan) -> None:
-        self._workload = workload
+        self._model = workload.model
         self._device = captured.device
+        self._autocast = captured.autocast
+        self._loss_fn: Callable[..., Any] | None = workload.loss_fn
+        if self._autocast is not None and self._loss_fn is not None:
+            # Forward pass and loss alone, as it was captured: not the backward pass.
+            self._loss_fn = _under_autocast(self._loss_fn, self._device, self._autocast)
         self._as_if_compiled = captured.as_if_compiled
         self._arguments = Arguments(workload.batch)
         self._view = ModelView(workload.model)
@@ -66,9 +72,10 @@ class Trial:
 
     def difference(self, tolerance: float | None) -> str | None:
         """How the plan's results differ from eager's, in words; None if they do not."""
-        eager = replay.trace_eager(
-            self._workload.model, self._workload.loss_fn, self._arguments, self._view, self._device
-        )
+        with self._modes():
+            eager = replay.trace_eager(
+                self._model, self._loss_fn, self._arguments, self._view, self._device
+            )
         planned = replay.trace_planned(self._step, self._arguments, self._view, self._device)
         try:
             replay.compare(
@@ -127,13 +134,31 @@ class Trial:
         return self._step.run(self._view, self._arguments.leaves)
 
     def _run_eager(self) -> Any:
-        return replay.run_eager(
-            self._workload.model, self._workload.loss_fn, self._arguments.cut_off()
+        with self._modes():
+            return replay.run_eager(self._model, self._loss_fn, self._arguments.cut_off())
+
+    def _modes(self) -> contextlib.AbstractContextManager[None]:
+        """Around an eager run: autocast, if there is only a forward pass to run under it."""
+        if self._autocast is None or self._loss_fn is not None:
+            return contextlib.nullcontext()
+        autocast: contextlib.AbstractContextManager[None] = torch.autocast(
+            self._device.type, self._autocast
         )
+        return autocast
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+
+def _under_autocast(
+    function: Callable[..., Any], device: torch.device, dtype: torch.dtype
+) -> Callable[..., Any]:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(device.type, dtype):
+            return function(*args, **kwargs)
+
+    return wrapped
 
 
 def capture_again(workload: Workload, meta: dict[str, str], device: str) -> Capture:

@@ -34,7 +34,7 @@ def change_text(value: float, before: float) -> str:
     if not before:
         return "-"
     change = 100 * (value / before - 1)
-    return "same" if value == before else f"{change:+.1f} %"
+    return "unchanged" if value == before else f"{change:+.1f} %"
 
 
 def plural(count: int, noun: str) -> str:

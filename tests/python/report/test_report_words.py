@@ -43,7 +43,7 @@ def test_shares_and_changes() -> None:
     assert percent_text(1, 0) == "-"
     assert change_text(1.08, 1.0) == "+8.0 %"
     assert change_text(0.9, 1.0) == "-10.0 %"
-    assert change_text(1.0, 1.0) == "same"
+    assert change_text(1.0, 1.0) == "unchanged"
     assert change_text(1.0, 0.0) == "-"
 
 
