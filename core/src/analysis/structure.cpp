@@ -36,7 +36,8 @@ class Hasher {
     }
     if (value.kind == ValueKind::input) return combine(hash, 1);
     const auto& results = graph_.op(value.producer).results;
-    return combine(hash, static_cast<uint64_t>(std::ranges::find(results, id) - results.begin()) + 2);
+    return combine(hash,
+                   static_cast<uint64_t>(std::ranges::find(results, id) - results.begin()) + 2);
   }
 
  private:

@@ -8,8 +8,8 @@
 namespace magis {
 
 struct Aims {
-  Bytes peak = 0;        // a schedule with no more than this ...
-  Picoseconds time = 0;  // ... in no more than this beats the incumbent
+  Bytes peak = 0;            // a schedule with no more than this ...
+  Picoseconds time = 0;      // ... in no more than this beats the incumbent
   bool shrink_peak = false;  // lower is better still; else: less time is
 };
 

@@ -246,8 +246,8 @@ void Evaluator::set_holder(EdgeId edge, OpId holder) {
 
 void Evaluator::store_segment(OpId op, int position) {
   Segment& stored = segments_[op];
-  const bool plain = stored.chain.empty() && fresh_.chain.empty() && fresh_.asked.empty() &&
-                     stored.asked.empty();
+  const bool plain =
+      stored.chain.empty() && fresh_.chain.empty() && fresh_.asked.empty() && stored.asked.empty();
   if (plain && stored.top == fresh_.top && stored.feasible == fresh_.feasible && !loading_) return;
   if (!loading_) {
     changes_.push_back({.kind = Change::Kind::segment, .id = op.index});

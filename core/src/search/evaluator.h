@@ -1,18 +1,18 @@
 // The exact memory and time of a schedule, kept up to date while the schedule is edited.
 //
-// The order of operators cuts the program into *segments*: the copies that one operator asks for (its
-// chain), then the operator itself. What lives across the border between two segments follows from
-// holds alone: a use of a tensor is *held* from an earlier operator's segment on, or not held, and then
-// its own segment makes the tensor again.
+// The order of operators cuts the program into *segments*: the copies that one operator asks for
+// (its chain), then the operator itself. What lives across the border between two segments follows
+// from holds alone: a use of a tensor is *held* from an earlier operator's segment on, or not held,
+// and then its own segment makes the tensor again.
 //
 //   mode keep            held from the previous use (or the producer) on
-//   mode recompute       held from the first segment in between whose chain needed the tensor, if any
-//   mode recompute_anew  not held
+//   mode recompute       held from the first segment in between whose chain needed the tensor, if
+//   any mode recompute_anew  not held
 //
-// So   bytes while segment k runs  =  bytes held across its front border (carry)  +  what the segment
-// itself adds at most (top). A change of mode or order touches one stretch of carries and the few
-// segments whose chains asked for the tensor; everything else stands. The same rules as lower(), a
-// property test holds the two equal.
+// So   bytes while segment k runs  =  bytes held across its front border (carry)  +  what the
+// segment itself adds at most (top). A change of mode or order touches one stretch of carries and
+// the few segments whose chains asked for the tensor; everything else stands. The same rules as
+// lower(), a property test holds the two equal.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ class Evaluator {
   // Exchanges the operators at `position` and `position + 1`. Requires can_swap(position).
   void swap(int position);
   bool can_swap(int position) const;
-  // Carries the operator at `from` to `to` by swaps; stops early where it may not pass. Returns where
-  // it ended up.
+  // Carries the operator at `from` to `to` by swaps; stops early where it may not pass. Returns
+  // where it ended up.
   int move(int from, int to);
 
   // Edits made since mark() are undone, last first. Marks nest; load() and forget() drop them all.
@@ -55,7 +55,8 @@ class Evaluator {
 
   // ---- what the schedule costs
 
-  // Every chain ends in something that is there or can be made. If not, the other figures mean nothing.
+  // Every chain ends in something that is there or can be made. If not, the other figures mean
+  // nothing.
   bool feasible() const { return infeasible_segments_ == 0; }
   // Nothing is recomputed.
   bool plain() const { return chains_ == 0; }
@@ -90,7 +91,8 @@ class Evaluator {
   // How many operators run more than once.
   int recomputed_operators() const;
 
-  // What making the tensor of `edge` again right before that use would take, given what else is there.
+  // What making the tensor of `edge` again right before that use would take, given what else is
+  // there.
   struct ChainCost {
     bool feasible = false;
     Picoseconds time = 0;
@@ -101,22 +103,22 @@ class Evaluator {
  private:
   using Operand = Problem::Operand;
   struct Segment {
-    Bytes top = 0;             // most bytes above the carry at its front border
-    Picoseconds time = 0;      // of the chain
+    Bytes top = 0;         // most bytes above the carry at its front border
+    Picoseconds time = 0;  // of the chain
     bool feasible = true;
     std::vector<OpId> chain;
-    std::vector<EdgeId> holds;     // later uses served by what this chain made
-    std::vector<TensorId> asked;   // whose presence the chain depended on
-    uint64_t asked_filter = 0;     // one bit a tensor, several tensors a bit
+    std::vector<EdgeId> holds;    // later uses served by what this chain made
+    std::vector<TensorId> asked;  // whose presence the chain depended on
+    uint64_t asked_filter = 0;    // one bit a tensor, several tensors a bit
     void clear();
   };
   struct Change {
     enum class Kind : uint8_t { mode, holder, carry, segment, swap };
     Kind kind;
     Mode mode = Mode::keep;
-    int32_t id = 0;        // edge, operator or position
-    int32_t other = 0;     // previous holder; end of a stretch of carries
-    Bytes bytes = 0;       // added to the stretch
+    int32_t id = 0;     // edge, operator or position
+    int32_t other = 0;  // previous holder; end of a stretch of carries
+    Bytes bytes = 0;    // added to the stretch
   };
   struct Frame {  // of the depth-first walk that makes a chain
     OpId op;
@@ -140,7 +142,7 @@ class Evaluator {
   void set_holder(EdgeId edge, OpId holder);
   void store_segment(OpId op, int position);  // what stands in fresh_
   void replace_segment(OpId op, int position, Segment& next, Segment& previous);
-  void exchange(int position);                // order alone
+  void exchange(int position);  // order alone
 
   // ---- propagation
   void change_mode(EdgeId edge, Mode mode);
@@ -166,8 +168,8 @@ class Evaluator {
   struct SharedUse {  // a tensor that both exchanged operators read
     EdgeId first;     // by the operator that came first
     EdgeId second;
-    EdgeId after;     // the next use of both; invalid if there is none
-    bool kept;        // modes of first and second
+    EdgeId after;  // the next use of both; invalid if there is none
+    bool kept;     // modes of first and second
   };
   void find_shared(int position);
   void release_shared();
@@ -180,15 +182,15 @@ class Evaluator {
   std::vector<OpId> order_;
   IdMap<OpId, int> position_;
   IdMap<EdgeId, Mode> mode_;
-  std::vector<EdgeId> sequence_;       // rows of Problem::uses, each sorted by position
-  IdMap<EdgeId, int32_t> rank_;        // index into sequence_
-  IdMap<EdgeId, int32_t> row_begin_;   // of the row that holds the edge
+  std::vector<EdgeId> sequence_;      // rows of Problem::uses, each sorted by position
+  IdMap<EdgeId, int32_t> rank_;       // index into sequence_
+  IdMap<EdgeId, int32_t> row_begin_;  // of the row that holds the edge
   IdMap<EdgeId, int32_t> row_end_;
   // What follows from it.
   IdMap<EdgeId, OpId> holder_;
-  std::vector<Bytes> carry_;           // by border: carry_[k] in front of position k; one more at the end
-  std::vector<Bytes> top_;             // by position, from the segments
-  std::vector<uint64_t> asked_;        // by position, from the segments
+  std::vector<Bytes> carry_;     // by border: carry_[k] in front of position k; one more at the end
+  std::vector<Bytes> top_;       // by position, from the segments
+  std::vector<uint64_t> asked_;  // by position, from the segments
   IdMap<OpId, Segment> segments_;
   Picoseconds base_time_ = 0;
   Picoseconds time_ = 0;
@@ -198,7 +200,7 @@ class Evaluator {
 
   // Recording.
   bool loading_ = false;
-  std::vector<Bytes> carry_steps_;     // difference array while loading
+  std::vector<Bytes> carry_steps_;  // difference array while loading
   std::vector<Change> changes_;
   std::vector<Segment> replaced_;
   std::vector<Segment> spare_;
@@ -207,15 +209,15 @@ class Evaluator {
   // Scratch of derive(), valid if the stamp is the current one.
   Segment fresh_;
   int64_t stamp_ = 0;
-  IdMap<TensorId, int64_t> copied_;     // made by this chain and read by it or its operator
+  IdMap<TensorId, int64_t> copied_;  // made by this chain and read by it or its operator
   IdMap<TensorId, int64_t> visited_;
-  IdMap<TensorId, int> last_read_;      // index in the chain; its length for the operator itself
-  IdMap<TensorId, uint8_t> stays_;      // beyond the segment
+  IdMap<TensorId, int> last_read_;  // index in the chain; its length for the operator itself
+  IdMap<TensorId, uint8_t> stays_;  // beyond the segment
   IdMap<OpId, int64_t> ran_;
   IdMap<EdgeId, int64_t> held_stamp_;
   std::vector<Frame> frames_;
   std::vector<SharedUse> shared_;
-  Bytes level_ = 0;                    // above the carry, while a segment is accounted
+  Bytes level_ = 0;  // above the carry, while a segment is accounted
   // Scratch of chain_cost().
   mutable int64_t cost_stamp_ = 0;
   mutable IdMap<OpId, int64_t> cost_seen_;

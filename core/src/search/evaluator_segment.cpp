@@ -44,8 +44,7 @@ bool Evaluator::make_chain(OpId consumer, int position) {
     const auto [edge, tensor] = operands[frame.operand];
     const bool own = frame.op == consumer;
     if (!own) ask(tensor);
-    if (is_copied(tensor) ||
-        (own ? holder_[edge] != consumer : live_at(tensor, position))) {
+    if (is_copied(tensor) || (own ? holder_[edge] != consumer : live_at(tensor, position))) {
       ++frame.operand;
       continue;
     }
@@ -68,7 +67,8 @@ void Evaluator::ask(TensorId tensor) {
   fresh_.asked_filter |= filter_bit(tensor);
 }
 
-// The chain's copy serves a later use too if that use neither lets go of it nor is the consumer's own.
+// The chain's copy serves a later use too if that use neither lets go of it nor is the consumer's
+// own.
 void Evaluator::note_copy(TensorId tensor, OpId consumer, int position) {
   copied_[tensor] = stamp_;
   const EdgeId use = first_use_from(tensor, position);

@@ -64,8 +64,8 @@ void Evaluator::find_shared(int position) {
   for (const auto [edge, tensor] : problem_.operands[Problem::row(op_at(position))]) {
     const EdgeId next = next_use(edge);
     if (!next.valid() || problem_.edge_op[next] != second) continue;
-    shared_.push_back({edge, next, next_use(next),
-                       mode_[edge] == Mode::keep && mode_[next] == Mode::keep});
+    shared_.push_back(
+        {edge, next, next_use(next), mode_[edge] == Mode::keep && mode_[next] == Mode::keep});
   }
 }
 

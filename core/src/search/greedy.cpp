@@ -12,7 +12,8 @@ Greedy::Greedy(Evaluator& evaluator, Budget& budget, Random& random)
   least_time_ = total / 50'000 + 1;
 }
 
-// The heap's top is the best; equal ones in order of edge, so that nothing depends on the heap's layout.
+// The heap's top is the best; equal ones in order of edge, so that nothing depends on the heap's
+// layout.
 bool Greedy::Candidate::operator<(const Candidate& other) const {
   if (priority != other.priority) return priority < other.priority;
   return edit.edge > other.edit.edge;

@@ -19,23 +19,24 @@ enum class GreedyRule : uint8_t {
   largest_drop,     // of the peak; the former where several do the same
   drop_per_time,
 };
-inline constexpr GreedyRule kGreedyRules[] = {GreedyRule::relief_per_time,
-                                              GreedyRule::largest_drop, GreedyRule::drop_per_time};
+inline constexpr GreedyRule kGreedyRules[] = {GreedyRule::relief_per_time, GreedyRule::largest_drop,
+                                              GreedyRule::drop_per_time};
 
 struct GreedyOptions {
   GreedyRule rule = GreedyRule::relief_per_time;
-  Bytes goal = 0;                              // transient peak to stop at
+  Bytes goal = 0;  // transient peak to stop at
   Picoseconds time_limit = Objective::kNoLimit;
-  double step = 0;    // the target goes down to the goal by this share of the peak at a time; 0: at once
-  double noise = 0;   // each gain is multiplied by up to e^noise or divided by it
+  double step =
+      0;  // the target goes down to the goal by this share of the peak at a time; 0: at once
+  double noise = 0;  // each gain is multiplied by up to e^noise or divided by it
 };
 
 class Greedy {
  public:
   Greedy(Evaluator& evaluator, Budget& budget, Random& random);
 
-  // From the evaluator's present schedule. Returns whether the goal was reached. Each schedule on the way
-  // is offered to `incumbent`.
+  // From the evaluator's present schedule. Returns whether the goal was reached. Each schedule on
+  // the way is offered to `incumbent`.
   bool descend(const GreedyOptions& options, Incumbent& incumbent);
 
   const Scorer& scorer() const { return scorer_; }

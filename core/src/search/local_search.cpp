@@ -6,8 +6,8 @@
 
 namespace magis {
 
-LocalSearch::LocalSearch(Evaluator& evaluator, const Scorer& scorer, Budget& budget,
-                         Random& random, std::vector<std::vector<EdgeId>> classes)
+LocalSearch::LocalSearch(Evaluator& evaluator, const Scorer& scorer, Budget& budget, Random& random,
+                         std::vector<std::vector<EdgeId>> classes)
     : evaluator_(evaluator),
       scorer_(scorer),
       budget_(budget),
@@ -69,8 +69,9 @@ void LocalSearch::move_operator() {
 }
 
 bool LocalSearch::anneal(Incumbent& incumbent, int64_t steps) {
-  constexpr double kHot = 0.004;
-  constexpr double kCold = 0.0002;
+  // One segment's share of the energy; in the end a twentieth of it.
+  const double hot = std::min(0.5, 3.0 / evaluator_.op_count());
+  constexpr double kCooling = 0.05;
   constexpr double kShare = 0.01;
   if (scorer_.edges().empty()) return false;
   const Cost before = incumbent.cost();
@@ -78,8 +79,8 @@ bool LocalSearch::anneal(Incumbent& incumbent, int64_t steps) {
   aims_ = aims(incumbent, kShare);
   double current = energy();
   for (int64_t step = 0; step < steps && !budget_.stopped(); ++step) {
-    const double heat = kHot * std::pow(kCold / kHot, static_cast<double>(step) /
-                                                          static_cast<double>(steps));
+    const double heat =
+        hot * std::pow(kCooling, static_cast<double>(step) / static_cast<double>(steps));
     const std::size_t mark = evaluator_.mark();
     const double kind = random_.uniform();
     if (kind < 0.6) {

@@ -25,7 +25,8 @@ class LocalSearch {
   void edit_class();
   void move_operator();
   Mode other_mode(Mode mode);
-  // How far from the aims, as a share of them; a little for time and live bytes where both are kept.
+  // How far from the aims, as a share of them; a little for time and live bytes where both are
+  // kept.
   double energy();
 
   Evaluator& evaluator_;

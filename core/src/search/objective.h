@@ -17,20 +17,21 @@ struct Cost {
   bool operator==(const Cost&) const = default;
 };
 
+// A limit on time is kept to one part in 10^9: that is how finely the search counts it.
 class Objective {
  public:
   Objective(const Limit& limit, Bytes persistent)
       : kind_(limit.kind),
         peak_limit_(limit.kind == Limit::Kind::memory ? limit.bytes - persistent : kNoLimit),
-        time_limit_(limit.kind == Limit::Kind::latency ? to_picoseconds(limit.seconds) : kNoLimit) {}
+        time_limit_(limit.kind == Limit::Kind::latency ? to_picoseconds(limit.seconds * (1 + 1e-9))
+                                                       : kNoLimit) {}
 
   bool limits_memory() const { return kind_ == Limit::Kind::memory; }
   Bytes peak_limit() const { return peak_limit_; }        // transient; huge if time is limited
   Picoseconds time_limit() const { return time_limit_; }  // huge if memory is limited
-  bool met(const Cost& cost) const {
-    return cost.peak <= peak_limit_ && cost.time <= time_limit_;
-  }
-  // The limited quantity counts only where it exceeds its limit; then the other one; then the first again.
+  bool met(const Cost& cost) const { return cost.peak <= peak_limit_ && cost.time <= time_limit_; }
+  // The limited quantity counts only where it exceeds its limit; then the other one; then the first
+  // again.
   bool better(const Cost& a, const Cost& b) const {
     return std::tuple(excess(a), free(a), limited(a)) < std::tuple(excess(b), free(b), limited(b));
   }
@@ -55,7 +56,8 @@ class Incumbent {
   Incumbent(const Objective& objective, Decisions decisions, Cost cost)
       : objective_(objective), decisions_(std::move(decisions)), cost_(cost) {}
 
-  // Takes what the evaluator holds, which costs `cost`, if it is feasible and better; says whether it was.
+  // Takes what the evaluator holds, which costs `cost`, if it is feasible and better; says whether
+  // it was.
   bool offer(const Evaluator& evaluator, const Cost& cost) {
     if (!evaluator.feasible() || !objective_.better(cost, cost_)) return false;
     cost_ = cost;

@@ -3,9 +3,9 @@
 #include <ctime>
 #include <utility>
 
+#include "magis/analysis/structure.h"
 #include "magis/base/error.h"
 #include "magis/schedule/program.h"
-#include "magis/analysis/structure.h"
 #include "search/greedy.h"
 #include "search/local_search.h"
 #include "search/reorder.h"
@@ -45,9 +45,9 @@ class Optimizer {
     search();
     result.decisions = incumbent_.decisions();
     result.found = footprint_of(graph_, result.decisions, costs_);
-    MAGIS_CHECK(result.found.transient_peak == incumbent_.cost().peak,
-                "promised " << incumbent_.cost().peak << ", simulated "
-                            << result.found.transient_peak);
+    MAGIS_CHECK(
+        result.found.transient_peak == incumbent_.cost().peak,
+        "promised " << incumbent_.cost().peak << ", simulated " << result.found.transient_peak);
     result.bound = bound_;
     result.met = incumbent_.met();
     result.stop_reason = budget_.reason().value_or(StopReason::converged);
@@ -83,9 +83,8 @@ class Optimizer {
   bool perfect() const {
     const Cost& best = incumbent_.cost();
     if (!incumbent_.met()) return false;
-    return incumbent_.objective().limits_memory()
-               ? best.time == least_time_
-               : best.peak + costs_.persistent <= bound_.bytes;
+    return incumbent_.objective().limits_memory() ? best.time == least_time_
+                                                  : best.peak + costs_.persistent <= bound_.bytes;
   }
 
   void search() {
@@ -118,7 +117,7 @@ class Optimizer {
   void improve() {
     constexpr int kPatience = 6;  // cycles without success
     constexpr int kAttempts = 40;
-    constexpr int64_t kStepsPerOperator = 20;
+    const int64_t steps = 4'000 + int64_t{20} * problem_.op_count();
     constexpr int kRadius = 3;
     RuinRecreate ruin_recreate(evaluator_, greedy_, budget_, random_);
     LocalSearch local_search(evaluator_, greedy_.scorer(), budget_, random_,
@@ -129,7 +128,7 @@ class Optimizer {
         ruin_recreate.attempt(incumbent_);
       }
       if (done()) return;
-      local_search.anneal(incumbent_, (kStepsPerOperator * problem_.op_count()) << failures);
+      local_search.anneal(incumbent_, steps << failures);
       failures = incumbent_.cost() == before ? failures + 1 : 0;
     }
   }

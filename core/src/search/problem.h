@@ -1,5 +1,5 @@
-// A graph and its costs as the search's inner loops read them: dense tables by id, and only what the
-// schedule has a say in.
+// A graph and its costs as the search's inner loops read them: dense tables by id, and only what
+// the schedule has a say in.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct Problem {
   const Graph* graph;
 
   // Rows are indexed by operator, or for `uses` by tensor.
-  Rows<Operand> operands;        // in edge order
-  Rows<Operand> overwritable;    // whose storage the first result may take over, best first
+  Rows<Operand> operands;      // in edge order
+  Rows<Operand> overwritable;  // whose storage the first result may take over, best first
   Rows<TensorId> results;
-  Rows<EdgeId> uses;             // of managed tensors, in program order
+  Rows<EdgeId> uses;  // of managed tensors, in program order
   IdMap<OpId, Bytes> scratch;
   IdMap<OpId, Picoseconds> time;
   IdMap<OpId, uint8_t> recomputable;

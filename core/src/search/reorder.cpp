@@ -44,7 +44,8 @@ class Mover {
     }
   }
 
-  // Returns the overflow afterwards. Where nothing is recomputed a swap changes two positions' bytes only.
+  // Returns the overflow afterwards. Where nothing is recomputed a swap changes two positions'
+  // bytes only.
   int64_t swap(int front, int64_t overflow) {
     if (!evaluator_.plain()) {
       evaluator_.swap(front);

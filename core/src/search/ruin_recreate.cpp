@@ -58,14 +58,14 @@ void RuinRecreate::take_back_stretch() {
   evaluator_.set_modes(edges, Mode::keep);
 }
 
-// Everything that one stretch of the order makes and something after the peak reads: the stretch runs
-// again from what reaches it.
+// Everything that one stretch of the order makes and something after the peak reads: the stretch
+// runs again from what reaches it.
 void RuinRecreate::drop_stretch() {
   const int peak = evaluator_.peak_position();
   if (peak == 0) return;
   const int begin = static_cast<int>(random_.below(static_cast<std::size_t>(peak)));
-  const int length = 1 + static_cast<int>(random_.below(
-                             1 + static_cast<std::size_t>(evaluator_.op_count()) / 8));
+  const int length =
+      1 + static_cast<int>(random_.below(1 + static_cast<std::size_t>(evaluator_.op_count()) / 8));
   const Problem& problem = evaluator_.problem();
   std::vector<EdgeId> edges;
   for (const EdgeId edge : greedy_.scorer().edges()) {

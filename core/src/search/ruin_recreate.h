@@ -1,5 +1,5 @@
-// Ruin and recreate: change much of a good schedule at once - take back recomputation here, force it
-// there - then repair it greedily, with noise, towards something better.
+// Ruin and recreate: change much of a good schedule at once - take back recomputation here, force
+// it there - then repair it greedily, with noise, towards something better.
 #pragma once
 
 #include <vector>

@@ -27,8 +27,8 @@ class Scorer {
 
   // Tables the evaluator's profile against `target`. Scores hold until the evaluator changes.
   void focus(const Evaluator& evaluator, Bytes target);
-  // Every edit that shortens the life of something which is alive while memory exceeds the target, and
-  // what it is thought to bring. O(edges + chains).
+  // Every edit that shortens the life of something which is alive while memory exceeds the target,
+  // and what it is thought to bring. O(edges + chains).
   struct Scored {
     ModeEdit edit;
     Gain gain;

@@ -50,10 +50,9 @@ TEST(Structure, TellsReadingsApart) {
 TEST(Structure, FindsTheRepeatedLayersOfATransformer) {
   constexpr int kLayers = 8;
   constexpr int kRadius = 3;
-  const Graph graph =
-      parse_graph(test::transformer_graph_text({.layers = kLayers}), "transformer");
-  // gelu -> the second linear of the same layer: one edge a layer. The first and last layers may differ
-  // by what lies within the radius.
+  const Graph graph = parse_graph(test::transformer_graph_text({.layers = kLayers}), "transformer");
+  // gelu -> the second linear of the same layer: one edge a layer. The first and last layers may
+  // differ by what lies within the radius.
   std::map<std::size_t, int> sizes;
   for (const auto& group : equal_edges(graph, kRadius)) {
     EXPECT_TRUE(std::ranges::is_sorted(group));

@@ -66,7 +66,7 @@ TEST(Evaluator, EqualsLoweringFromScratch) {
   test::Random random(11);
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Subject subject(test::make_random_graph(seed, 10 + static_cast<int>(seed) * 3));
-    for (int i = 0; i < 50; ++i) {
+    for (int i = 0; i < 25; ++i) {
       subject.evaluator.load(
           test::random_decisions(subject.graph, random, static_cast<int>(random.below(60))));
       subject.expect_exact();
@@ -142,7 +142,8 @@ TEST(Evaluator, HashTellsSchedulesApart) {
 
 // Five matrices of 4,000,000 bytes; mm has no in-place form.
 //   keep          border before the last: a, c.  Peak where e is made: a, d, e = 3 matrices.
-//   recompute a   d alone crosses; a is made again, then e: a, d, e = 3 matrices; where c is made: b, c = 2.
+//   recompute a   d alone crosses; a is made again, then e: a, d, e = 3 matrices; where c is made:
+//   b, c = 2.
 constexpr char kChain[] = R"(magis 1
 device cpu
 
@@ -166,10 +167,11 @@ TEST(Evaluator, SaysWhatIsHeldFromWhere) {
   evaluator.load(program_order(graph));
   const EdgeId last_a(graph.edge_count() - 1);
   ASSERT_EQ(graph.edge_op(last_a), OpId(4));
-  EXPECT_EQ(evaluator.held_from(last_a), 1);  // from b, its previous use
+  EXPECT_EQ(evaluator.held_from(last_a), 1);      // from b, its previous use
   EXPECT_EQ(evaluator.bytes_at(2), 3 * kMatrix);  // a, b, c
   EXPECT_EQ(evaluator.peak_position(), 2);
-  EXPECT_EQ(evaluator.usage(2 * kMatrix).overflow, 3 * kMatrix);  // c, d, e: one matrix too many each
+  EXPECT_EQ(evaluator.usage(2 * kMatrix).overflow,
+            3 * kMatrix);  // c, d, e: one matrix too many each
 
   const Evaluator::ChainCost cost = evaluator.chain_cost(last_a);
   EXPECT_TRUE(cost.feasible);

@@ -1,4 +1,5 @@
-// The optimizer as a whole: limits met, promises kept, never worse, the same again for the same seed.
+// The optimizer as a whole: limits met, promises kept, never worse, the same again for the same
+// seed.
 #include "magis/search/optimize.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ struct Case {
       : graph(std::move(source)), costs(make_cost_table(graph, device_profile(profile))) {
     baseline = footprint(graph, *lower(graph, program_order(graph)), costs);
   }
-  Case(const test::TransformerSize& size) : Case(parse_graph(test::transformer_graph_text(size), "t")) {}
+  Case(const test::TransformerSize& size)
+      : Case(parse_graph(test::transformer_graph_text(size), "t")) {}
 
   OptimizeOptions memory_options(Bytes transient) const {
     OptimizeOptions options;
@@ -42,7 +44,8 @@ struct Case {
     EXPECT_GE(costs.persistent + found.transient_peak, result.bound.bytes);
     std::vector<int> runs(graph.op_count(), 0);
     for (const Statement& statement : program->statements) {
-      if (statement.kind == Statement::Kind::run) ++runs[static_cast<std::size_t>(statement.op.index)];
+      if (statement.kind == Statement::Kind::run)
+        ++runs[static_cast<std::size_t>(statement.op.index)];
     }
     EXPECT_EQ(result.recomputed, std::ranges::count_if(runs, [](int n) { return n > 1; }));
   }
@@ -52,8 +55,8 @@ struct Case {
   Footprint baseline;
 };
 
-// BertForMaskedLM, hidden 256, 6 layers, batch 8 x 128: 118.4 MB, of which 20.8 MB are the gradients.
-// State budgets instead of time: the result is the same on a slow machine.
+// BertForMaskedLM, hidden 256, 6 layers, batch 8 x 128: 118.4 MB, of which 20.8 MB are the
+// gradients. State budgets instead of time: the result is the same on a slow machine.
 TEST(Optimize, MakesASmallBertFit) {
   const Case bert({.layers = 6});
   EXPECT_NEAR(static_cast<double>(bert.baseline.transient_peak), 118.4e6, 0.1e6);
@@ -96,8 +99,8 @@ TEST(Optimize, BeatsCheckpointingEveryLayer) {
 TEST(Optimize, SameSeedAndStateBudgetGiveTheSamePlan) {
   const Case bert({.layers = 3});
   for (const bool memory : {true, false}) {
-    OptimizeOptions options = memory ? bert.memory_options(bert.baseline.transient_peak / 2)
-                                     : bert.latency_options(1.08);
+    OptimizeOptions options =
+        memory ? bert.memory_options(bert.baseline.transient_peak / 2) : bert.latency_options(1.08);
     options.state_budget = 20'000;
     options.time_budget = 1e9;
     options.seed = 7;

@@ -110,19 +110,20 @@ class Writer {
   std::string linear(Linear& l, const std::string& name, const std::string& x, long in, long out) {
     l = {flat(x, in), parameter(name + "_weight", {out, in}), parameter(name + "_bias", {out}), in,
          out};
-    return unflat(run("linear",
-                      "addmm(" + l.bias + ", " + l.input + ", " + transposed(l.weight, out, in) + ")",
-                      f32({tokens_, out})),
-                  out);
+    return unflat(
+        run("linear",
+            "addmm(" + l.bias + ", " + l.input + ", " + transposed(l.weight, out, in) + ")",
+            f32({tokens_, out})),
+        out);
   }
   std::string norm(Norm& n, const std::string& name, const std::string& x) {
     n = {x, fresh("mean"), fresh("deviation"), parameter(name + "_weight", {hidden_}),
          parameter(name + "_bias", {hidden_})};
     const std::string y = fresh("norm");
-    body_ << y << ", " << n.mean << ", " << n.deviation << " = aten.native_layer_norm(" << x << ", ["
-          << hidden_ << "], " << n.weight << ", " << n.bias << ", 1e-12) : "
-          << f32({batch_, sequence_, hidden_}) << ", " << f32({batch_, sequence_, 1}) << ", "
-          << f32({batch_, sequence_, 1}) << "\n";
+    body_ << y << ", " << n.mean << ", " << n.deviation << " = aten.native_layer_norm(" << x
+          << ", [" << hidden_ << "], " << n.weight << ", " << n.bias
+          << ", 1e-12) : " << f32({batch_, sequence_, hidden_}) << ", "
+          << f32({batch_, sequence_, 1}) << ", " << f32({batch_, sequence_, 1}) << "\n";
     return y;
   }
   std::string embed() {
@@ -133,15 +134,13 @@ class Writer {
     positions_ = parameter("position_embeddings", {sequence_, hidden_});
     const Dims wide{batch_, sequence_, hidden_};
     const std::string words = run("embedding", "embedding(" + words_ + ", %ids, 0)", f32(wide));
-    const std::string places = run("embedding", "embedding(" + positions_ + ", %places)",
-                                   f32({1, sequence_, hidden_}));
+    const std::string places =
+        run("embedding", "embedding(" + positions_ + ", %places)", f32({1, sequence_, hidden_}));
     return norm(embedding_norm_, "embedding_norm",
                 run("add", "add.Tensor(" + words + ", " + places + ")", f32(wide)));
   }
   Dims heads_shape() const { return {batch_, heads_, sequence_, hidden_ / heads_}; }
-  Dims heads_strides() const {
-    return {sequence_ * hidden_, hidden_ / heads_, hidden_, 1};
-  }
+  Dims heads_strides() const { return {sequence_ * hidden_, hidden_ / heads_, hidden_, 1}; }
   std::string by_head(const std::string& x) {
     const Dims split{batch_, sequence_, heads_, hidden_ / heads_};
     const std::string parts = view("split", "view(" + x + ", " + spaced(split) + ")", f32(split));
@@ -170,8 +169,8 @@ class Writer {
         linear(l.attention_output, name + "_output", attention(l), hidden_, hidden_);
     const std::string middle = norm(l.attention_norm, name + "_attention_norm", add(mixed, x));
     l.activation_input = linear(l.expand, name + "_expand", middle, hidden_, feed_forward_);
-    const std::string active = run("gelu", "gelu(" + l.activation_input + ")",
-                                   f32({batch_, sequence_, feed_forward_}));
+    const std::string active =
+        run("gelu", "gelu(" + l.activation_input + ")", f32({batch_, sequence_, feed_forward_}));
     const std::string out = linear(l.contract, name + "_contract", active, feed_forward_, hidden_);
     return norm(l.output_norm, name + "_output_norm", add(out, middle));
   }
@@ -184,8 +183,7 @@ class Writer {
     const std::string g_t = transposed(g, tokens_, l.out);
     gradient(l.weight, run("dw", "mm(" + g_t + ", " + l.input + ")", f32({l.out, l.in})));
     const std::string db = run("db", "sum.dim_IntList(" + g + ", [0], true)", f32({1, l.out}));
-    gradient(l.bias, view("db", "view(" + db + ", [" + std::to_string(l.out) + "])",
-                          f32({l.out})));
+    gradient(l.bias, view("db", "view(" + db + ", [" + std::to_string(l.out) + "])", f32({l.out})));
     return unflat(dx, l.in);
   }
   std::string norm_back(const Norm& n, const std::string& dy) {
@@ -194,9 +192,9 @@ class Writer {
     const std::string db = fresh("dnorm_bias");
     body_ << dx << ", " << dw << ", " << db << " = aten.native_layer_norm_backward(" << dy << ", "
           << n.input << ", [" << hidden_ << "], " << n.mean << ", " << n.deviation << ", "
-          << n.weight << ", " << n.bias << ", [true, true, true]) : "
-          << f32({batch_, sequence_, hidden_}) << ", " << f32({hidden_}) << ", " << f32({hidden_})
-          << phase_ << "\n";
+          << n.weight << ", " << n.bias
+          << ", [true, true, true]) : " << f32({batch_, sequence_, hidden_}) << ", "
+          << f32({hidden_}) << ", " << f32({hidden_}) << phase_ << "\n";
     gradient(n.weight, dw);
     gradient(n.bias, db);
     return dx;
@@ -232,13 +230,12 @@ class Writer {
     decoder = {flat(normed, hidden_), words_, parameter("decoder_bias", {vocabulary_}), hidden_,
                vocabulary_};
     const Dims wide{tokens_, vocabulary_};
-    const std::string scores =
-        run("scores",
-            "addmm(" + decoder.bias + ", " + decoder.input + ", " +
-                transposed(words_, vocabulary_, hidden_) + ")",
-            f32(wide));
-    const std::string chances = run("log_softmax", "_log_softmax(" + scores + ", 1, false)",
-                                    f32(wide));
+    const std::string scores = run("scores",
+                                   "addmm(" + decoder.bias + ", " + decoder.input + ", " +
+                                       transposed(words_, vocabulary_, hidden_) + ")",
+                                   f32(wide));
+    const std::string chances =
+        run("log_softmax", "_log_softmax(" + scores + ", 1, false)", f32(wide));
     const std::string labels = fresh("labels");
     body_ << labels << " = aten.view(%labels, [" << tokens_ << "]) : i64[" << tokens_ << "]\n";
     const std::string loss = fresh("loss");
@@ -248,28 +245,27 @@ class Writer {
     tail_ << "output loss \"\" " << loss << "\n";
     phase_ = " backward";
     const std::string one = run("one", "ones_like(" + loss + ", pin_memory=false)", "f32[]");
-    const std::string d_chances =
-        run("dnll", "nll_loss_backward(" + one + ", " + chances + ", " + labels +
-                        ", none, 1, -100, " + total + ")",
-            f32(wide));
+    const std::string d_chances = run("dnll",
+                                      "nll_loss_backward(" + one + ", " + chances + ", " + labels +
+                                          ", none, 1, -100, " + total + ")",
+                                      f32(wide));
     const std::string d_scores =
-        run("dsoftmax", "_log_softmax_backward_data(" + d_chances + ", " + chances +
-                            ", 1, torch.float32)",
+        run("dsoftmax",
+            "_log_softmax_backward_data(" + d_chances + ", " + chances + ", 1, torch.float32)",
             f32(wide));
     // The decoder's weight is the word embedding's: its gradient is added to that one's at the end.
-    const std::string d_normed = unflat(
-        run("dx", "mm(" + d_scores + ", " + words_ + ")", f32({tokens_, hidden_})), hidden_);
-    d_decoder_ = run("dw",
-                     "mm(" + transposed(d_scores, tokens_, vocabulary_) + ", " + decoder.input + ")",
-                     f32({vocabulary_, hidden_}));
+    const std::string d_normed =
+        unflat(run("dx", "mm(" + d_scores + ", " + words_ + ")", f32({tokens_, hidden_})), hidden_);
+    d_decoder_ =
+        run("dw", "mm(" + transposed(d_scores, tokens_, vocabulary_) + ", " + decoder.input + ")",
+            f32({vocabulary_, hidden_}));
     const std::string db =
         run("db", "sum.dim_IntList(" + d_scores + ", [0], true)", f32({1, vocabulary_}));
     gradient(decoder.bias, view("db", "view(" + db + ", [" + std::to_string(vocabulary_) + "])",
                                 f32({vocabulary_})));
     const std::string d_active = norm_back(head_norm, d_normed);
-    return linear_back(transform,
-                       run("dgelu", "gelu_backward(" + d_active + ", " + hidden + ")",
-                           f32({batch_, sequence_, hidden_})));
+    return linear_back(transform, run("dgelu", "gelu_backward(" + d_active + ", " + hidden + ")",
+                                      f32({batch_, sequence_, hidden_})));
   }
   void embed_back(const std::string& dy) {
     const std::string dx = norm_back(embedding_norm_, dy);
@@ -279,10 +275,10 @@ class Writer {
                              "embedding_dense_backward(" + summed + ", %places, " +
                                  std::to_string(sequence_) + ", -1, false)",
                              f32({sequence_, hidden_})));
-    const std::string dw = run("dword",
-                               "embedding_dense_backward(" + dx + ", %ids, " +
-                                   std::to_string(vocabulary_) + ", 0, false)",
-                               f32({vocabulary_, hidden_}));
+    const std::string dw = run(
+        "dword",
+        "embedding_dense_backward(" + dx + ", %ids, " + std::to_string(vocabulary_) + ", 0, false)",
+        f32({vocabulary_, hidden_}));
     gradient(words_, run("dword", "add.Tensor(" + d_decoder_ + ", " + dw + ")",
                          f32({vocabulary_, hidden_})));
   }
