@@ -108,7 +108,7 @@ class CanonicalPass:
         args: list[Any],
         kwargs: dict[str, Any],
     ) -> Any:
-        traced = node.meta["val"]
+        traced = node.meta.get("val")
         if isinstance(traced, torch.Tensor):
             aliased = self._aliased_operand(node, traced)
             if aliased is not None:

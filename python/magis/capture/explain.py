@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import textwrap
 from types import TracebackType
 
 from magis import _torch_internals as internals
@@ -58,7 +59,7 @@ def _where(traceback: TracebackType | None, paths: ModulePaths) -> str:
             line = f"{short_path(filename)}:{traceback.tb_lineno}"
             code = linecache.getline(filename, traceback.tb_lineno).strip()
             if code:
-                line += f": `{code}`"
+                line += f": `{textwrap.shorten(code, 100, placeholder=' ...')}`"
         traceback = traceback.tb_next
     place = f"module {module!r}" if module else "the step"
     return f"{place} ({line})" if line else place

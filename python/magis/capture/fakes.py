@@ -1,7 +1,8 @@
 """Fake tensors with the dtypes that PyTorch's CPU kernels really give.
 
 The formulas for fake tensors in PyTorch 2.13 are wrong for normalisation in reduced precision on
-the CPU: statistics come out in the input's dtype, while the kernels keep them in the weight's.
+the CPU: statistics come out in the input's dtype, while the kernels keep them in the weight's. And
+batch norm's gradient with respect to its input comes out even where nobody asked for it.
 
 A PyTorch without CUDA cannot differentiate fake CUDA tensors (it aborts). A step for a GPU is then
 traced on fakes of the meta device: the same operators but for attention, which comes out as matrix
@@ -68,6 +69,8 @@ class TrueFakeTensorMode(FakeTensorMode):  # type: ignore[misc]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         results = super().__torch_dispatch__(func, types, args, kwargs)
+        if func is _aten.native_batch_norm_backward.default and not args[9][0]:
+            return None, *results[1:]
         dtypes_of = _TRUE_DTYPES.get(func)
         if dtypes_of is None or args[0].device.type != "cpu":
             return results

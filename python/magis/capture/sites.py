@@ -42,6 +42,16 @@ _INSTALLED = tuple(
 )
 
 
+# Checks of data that return nothing; a captured step computes what it computes without asking.
+_CHECKS = frozenset(
+    {
+        _aten._assert_async.default,
+        _aten._assert_async.msg,
+        _aten._linalg_check_errors.default,
+    }
+)
+
+
 class ModulePaths:
     """The dotted path of each module of a model; a module that is registered twice keeps its first
     path.
@@ -102,6 +112,8 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         kwargs = dict(kwargs or {})
         if func.namespace == "prim":  # questions about a tensor, such as for its device
             return func(*args, **kwargs)
+        if func in _CHECKS:
+            return None
         site = self._current_site()
         _refuse_outside_tensors(func, args, kwargs, site)
         if func is _aten._local_scalar_dense.default:

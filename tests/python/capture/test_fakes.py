@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -55,4 +56,5 @@ class TestNormalisation:
         results = assert_faked(functional, x, w, w, running, running, True, 0.1, 1e-5)
         backward = aten.native_batch_norm_backward.default
         saved = (running, running, results[1], results[2])
-        assert_faked(backward, x, x, w, *saved, True, 1e-5, [True] * 3)
+        for mask in itertools.product([True, False], repeat=3):
+            assert_faked(backward, x, x, w, *saved, True, 1e-5, list(mask))

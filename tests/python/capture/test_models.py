@@ -138,6 +138,13 @@ def test_batch_norm_in_eval_mode_changes_nothing() -> None:
     assert "output buffer" not in check_step(convolutional().eval(), classify, IMAGES).text
 
 
+def test_batch_norm_comes_first() -> None:
+    """Nobody asks for the gradient of its input."""
+    step = check_step(nn.BatchNorm1d(4), lambda m, x: m(x).square().sum(), torch.randn(3, 4))
+    (backward,) = [s for s in step.text.splitlines() if "native_batch_norm_backward(" in s]
+    assert ": none, f32[4], f32[4]" in backward
+
+
 def test_channels_last() -> None:
     model = convolutional().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images = IMAGES[0].to(memory_format=torch.channels_last)

@@ -271,6 +271,17 @@ def test_reads_of_what_is_known() -> None:
     assert "aten.mul.Tensor(%sum, 4.0)" in step.text
 
 
+def test_checks_of_data_are_left_out() -> None:
+    """They return nothing that the step could use."""
+
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        y = model(x)
+        torch._assert_async(y.sum() < 1e9)
+        return torch.linalg.solve(y.t() @ y + torch.eye(4), y.t()).sum()
+
+    check_step(nn.Linear(4, 4), loss, X)
+
+
 def test_reads_of_chance() -> None:
     for drawn in (lambda x: torch.rand(()), lambda x: torch.rand_like(x).sum().abs()):
         with pytest.raises(CaptureError, match="reads the value of a tensor"):
