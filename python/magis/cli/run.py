@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,11 +20,14 @@ from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
 from magis.cli.status import UsageError
 from magis.cli.workload import workload_of
-from magis.report.text import bytes_text, change_text, percent_text, seconds_text
+from magis.report.text import bytes_text, change_text, percent_text, plural, seconds_text
 
 if TYPE_CHECKING:
     from magis import _core
-    from magis.cli.trial import Peaks, Times, Trial
+    from magis.cli.trial import Run, Trial
+
+# What libraries take behind PyTorch's back is shown from this share of the peak on.
+_WORTH_SAYING = 0.01
 
 
 def run(
@@ -56,18 +61,24 @@ def run(
     wrong with the input.
     """
     found, profile = _read(plan)
-    _check_device(found)
     under_hook()
+    _check_device(found)
+    promised = found.simulate(profile)
+    eager_fits = _check_memory(found, promised, profile)
     with spinner("building the model"):
         trial = _trial(found, model, str(plan))
-    with spinner("comparing with eager"):
-        difference = trial.difference(tolerance)
+    difference = None
+    with spinner("comparing with eager" if eager_fits else "running the plan"):
+        if eager_fits:
+            difference = trial.difference(tolerance)
+        else:
+            trial.warm_up()
     with spinner("measuring memory"):
-        peaks = trial.peaks()
+        planned = trial.planned()
+        eager = trial.eager() if eager_fits else None
     with spinner("measuring time"):
-        times = trial.times(rounds)
-    promised = found.simulate(profile).transient_peak_bytes
-    facts = _facts(found, promised, peaks, times, difference, tolerance)
+        trial.time(planned, eager, rounds)
+    facts = _facts(promised, planned, eager, difference, tolerance)
     return _outcome(facts, json)
 
 
@@ -108,71 +119,110 @@ def _trial(plan: _core.Plan, model: str | None, name: str) -> Trial:
     return Trial(workload, captured, plan)
 
 
+def _check_memory(plan: _core.Plan, promised: _core.Simulation, profile: str) -> bool:
+    """Whether eager fits, too. Raises UsageError if not even the plan does."""
+    import torch
+
+    from magis import _core
+    from magis.runtime.free_memory import free_bytes
+
+    free = free_bytes(torch.device(plan.graph.device))
+    if promised.peak_bytes > free:
+        raise UsageError(
+            f"the plan takes {bytes_text(promised.peak_bytes)}, and {bytes_text(free)} are free on "
+            "this machine; capture a smaller batch, or optimize for a lower limit"
+        )
+    # Eager differs from the captured order by some percent; its gradients stay for the comparison.
+    eager = _core.Plan.program_order(plan.graph).simulate(profile).transient_peak_bytes
+    return 2 * plan.graph.persistent_bytes + int(1.1 * eager) <= free
+
+
 def _facts(
-    plan: _core.Plan,
-    promised: int,
-    peaks: Peaks,
-    times: Times,
+    promised: _core.Simulation,
+    planned: Run,
+    eager: Run | None,
     difference: str | None,
     tolerance: float | None,
 ) -> dict[str, Any]:
-    persistent = plan.graph.persistent_bytes
-    return {
-        "promised_peak_bytes": persistent + promised,
-        "measured_peak_bytes": persistent + peaks.planned,
-        "eager_peak_bytes": persistent + peaks.eager,
+    persistent = promised.persistent_bytes
+    facts: dict[str, Any] = {
+        "promised_peak_bytes": promised.peak_bytes,
+        "measured_peak_bytes": persistent + planned.peak_bytes,
         "persistent_bytes": persistent,
-        "promise_kept": peaks.planned <= promised,
-        "measured_with": peaks.method,
-        "libraries_peak_bytes": peaks.planned_other,
-        "eager_libraries_peak_bytes": peaks.eager_other,
-        "seconds": times.planned,
-        "eager_seconds": times.eager,
-        "time_ratio": times.ratio,
-        "rounds": times.rounds,
-        "equal": difference is None,
-        "difference": difference,
+        "promise_kept": planned.peak_bytes <= promised.transient_peak_bytes,
+        "measured_with": planned.method,
+        "libraries_peak_bytes": planned.libraries_bytes,
+        "seconds": median(planned.seconds),
+        "rounds": len(planned.seconds),
+        "eager_peak_bytes": None,
+        "eager_libraries_peak_bytes": None,
+        "eager_seconds": None,
+        "time_ratio": None,
+        "equal": None,
+        "difference": None,
         "tolerance": tolerance,
     }
+    if eager is not None:
+        pairs = zip(planned.seconds, eager.seconds, strict=True)
+        facts |= {
+            "eager_peak_bytes": persistent + eager.peak_bytes,
+            "eager_libraries_peak_bytes": eager.libraries_bytes,
+            "eager_seconds": median(eager.seconds),
+            "time_ratio": median(ours / theirs for ours, theirs in pairs),
+            "equal": difference is None,
+            "difference": difference,
+        }
+    return facts
 
 
 def _outcome(facts: dict[str, Any], as_json: bool) -> Outcome:
     failures = []
-    if not facts["equal"]:
+    if facts["equal"] is False:
         failures.append(f"THE RESULTS DIFFER: {facts['difference']}")
     if not facts["promise_kept"]:
         above = facts["measured_peak_bytes"] - facts["promised_peak_bytes"]
         failures.append(f"THE PROMISE WAS NOT KEPT: {bytes_text(above)} more than promised.")
     view: list[RenderableType] = [Text(text, style="bold red") for text in failures]
-    view.append(_table(facts))
-    return Outcome(facts, Group(*view), as_json, status.FAILED if failures else status.OK)
-
-
-def _table(facts: dict[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
+    for name, text in _rows(facts):
+        table.add_row(name, text)
+    view.append(table)
+    return Outcome(facts, Group(*view), as_json, status.FAILED if failures else status.OK)
+
+
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     promised, measured = facts["promised_peak_bytes"], facts["measured_peak_bytes"]
-    eager = facts["eager_peak_bytes"]
     agreement = "to the byte" if measured == promised else f"{measured - promised:+,} bytes"
-    table.add_row("promised", f"{bytes_text(promised)} ({promised:,} bytes)")
-    table.add_row("measured", f"{bytes_text(measured)} ({agreement}; {facts['measured_with']})")
-    table.add_row("eager", f"{bytes_text(eager)}; the plan takes {percent_text(measured, eager)}")
-    if facts["libraries_peak_bytes"]:
-        ours, theirs = facts["libraries_peak_bytes"], facts["eager_libraries_peak_bytes"]
-        table.add_row(
-            "libraries", f"{bytes_text(ours)} behind PyTorch's back, eager {bytes_text(theirs)}"
-        )
-    table.add_row(
-        "time",
-        f"{seconds_text(facts['seconds'])}, eager {seconds_text(facts['eager_seconds'])} "
-        f"({change_text(facts['time_ratio'], 1.0)}, {facts['rounds']} pairs)",
-    )
-    table.add_row("results", _equality(facts))
-    return table
+    yield "promised", f"{bytes_text(promised)} ({promised:,} bytes)"
+    yield "measured", f"{bytes_text(measured)} ({agreement}; {facts['measured_with']})"
+    eager = facts["eager_peak_bytes"]
+    if eager is None:
+        yield "eager", "does not fit into the free memory of this machine: not compared"
+    else:
+        yield "eager", f"{bytes_text(eager)}; the plan takes {percent_text(measured, eager)}"
+    libraries = facts["libraries_peak_bytes"]
+    if libraries > _WORTH_SAYING * measured:
+        beside = facts["eager_libraries_peak_bytes"]
+        theirs = "" if beside is None else f", eager {bytes_text(beside)}"
+        yield "libraries", f"{bytes_text(libraries)} behind PyTorch's back{theirs}"
+    yield "time", _time(facts)
+    yield "results", _equality(facts)
+
+
+def _time(facts: dict[str, Any]) -> str:
+    ours = seconds_text(facts["seconds"])
+    if facts["eager_seconds"] is None:
+        return f"{ours} (median of {facts['rounds']})"
+    theirs = seconds_text(facts["eager_seconds"])
+    change = change_text(facts["time_ratio"], 1.0)
+    return f"{ours}, eager {theirs} ({change}, median of {plural(facts['rounds'], 'pair')})"
 
 
 def _equality(facts: dict[str, Any]) -> str:
+    if facts["equal"] is None:
+        return "not compared"
     if not facts["equal"]:
         return "different"
     if facts["tolerance"] is None:

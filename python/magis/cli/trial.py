@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,24 +27,13 @@ _SCRATCH = re.compile(r" scratch \d+$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Peaks:
-    """Bytes above what was allocated when the step began."""
+class Run:
+    """One kind of step, planned or eager: its peak above what was allocated on entry, its time."""
 
-    planned: int
-    eager: int
+    peak_bytes: int
+    libraries_bytes: int  # taken by libraries behind PyTorch's back: in no promise
     method: str  # see magis.measure.Measurement
-    planned_other: int  # taken by libraries behind PyTorch's back: in no promise
-    eager_other: int
-
-
-@dataclass(frozen=True)
-class Times:
-    """Seconds of one step; medians. Eager and planned steps took turns."""
-
-    planned: float
-    eager: float
-    ratio: float  # median of the pairs' ratios
-    rounds: int
+    seconds: list[float]  # of every timed step
 
 
 class Trial:
@@ -85,40 +73,32 @@ class Trial:
             return str(error)
         return None
 
-    def peaks(self) -> Peaks:
-        """The peak of one step each. Run a step of each before: first calls allocate more."""
-        planned = self._peak(self._run_planned)
-        eager = self._peak(self._run_eager)
-        return Peaks(
-            planned.peak_bytes,
-            eager.peak_bytes,
-            planned.method,
-            planned.other_peak_bytes,
-            eager.other_peak_bytes,
-        )
-
-    def times(self, rounds: int) -> Times:
-        """`rounds` pairs of steps, one after the other, so that a slow machine slows both."""
-        planned: list[float] = []
-        eager: list[float] = []
-        for number in range(rounds):
-            pair: list[tuple[list[float], Callable[[], Any]]] = [
-                (planned, self._run_planned),
-                (eager, self._run_eager),
-            ]
-            for seconds, run in pair if number % 2 else reversed(pair):
-                seconds.append(self._seconds(run))
-        ratios = [ours / theirs for ours, theirs in zip(planned, eager, strict=True)]
-        return Times(
-            statistics.median(planned),
-            statistics.median(eager),
-            statistics.median(ratios),
-            rounds,
-        )
-
-    def _peak(self, run: Callable[[], Any]) -> Any:
+    def warm_up(self) -> None:
+        """One step of the plan."""
         with sandbox(self._view):
-            return measure_peak(run, device=self._device)
+            self._run_planned()
+
+    def planned(self) -> Run:
+        """One step under measurement. Run one before: the first allocates more."""
+        return self._measured(self._run_planned)
+
+    def eager(self) -> Run:
+        """The same for eager."""
+        return self._measured(self._run_eager)
+
+    def time(self, planned: Run, eager: Run | None, rounds: int) -> None:
+        """Adds the seconds of `rounds` steps to each, in turns: a slow machine slows both."""
+        pair = [(planned, self._run_planned)]
+        if eager is not None:
+            pair.append((eager, self._run_eager))
+        for number in range(rounds):
+            for run, step in pair if number % 2 else reversed(pair):
+                run.seconds.append(self._seconds(step))
+
+    def _measured(self, run: Callable[[], Any]) -> Run:
+        with sandbox(self._view):
+            found = measure_peak(run, device=self._device)
+        return Run(found.peak_bytes, found.other_peak_bytes, found.method, [])
 
     def _seconds(self, run: Callable[[], Any]) -> float:
         with sandbox(self._view):
