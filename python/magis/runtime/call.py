@@ -87,7 +87,7 @@ class Call:
             buffers = self._new_buffers(outputs, inputs)
             for slot, target, way in self.gradients:
                 if way is Deposit.hook:
-                    values[slot.path] = run_tensor_hooks(target, values[slot.path])
+                    values[slot.path] = run_tensor_hooks(slot, target, values[slot.path])
             with DeferredInterrupt():
                 self._commit(buffers, values)
                 self.committed = True

@@ -89,8 +89,13 @@ def slots_of(graph: _core.Graph, leaf_paths: Sequence[str]) -> list[Slot]:
     ]
 
 
-def run_tensor_hooks(target: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """The gradient after `target`'s hooks, each of which may replace it, as in backward."""
+def run_tensor_hooks(slot: Slot, target: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient after `target`'s hooks, each of which may replace it, as in backward.
+
+    What a hook puts in its place may belong to somebody else: it is copied into the gradient's own
+    layout.
+    """
+    own = gradient
     for hook in list(internals.tensor_hooks(target).values()):
         replaced = hook(gradient)
         if replaced is None:
@@ -102,7 +107,10 @@ def run_tensor_hooks(target: torch.Tensor, gradient: torch.Tensor) -> torch.Tens
                 "was expected"
             )
         gradient = replaced
-    return gradient
+    if gradient is own:
+        return own
+    copied = torch.empty_strided(slot.shape, slot.strides, dtype=slot.dtype, device=gradient.device)
+    return copied.copy_(gradient)
 
 
 def run_post_accumulate_hooks(targets: Iterable[torch.Tensor]) -> None:

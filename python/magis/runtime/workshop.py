@@ -104,6 +104,8 @@ class Workshop:
 
         step = PlannedStep(captured, base, arguments.paths, self.device, plan_accumulation)
         replayed = self._replay(step, arguments, view, eager)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # eager's run has left blocks behind that the plan never needs
         report = self._report(result, replayed, measured)
         planned = Planned(step, report, {base: report})
         return planned

@@ -105,3 +105,28 @@ def test_a_hook_that_returns_another_shape_is_refused():
     with pytest.raises(RuntimeError, match=r"hook returned \[\] where a tensor of shape \[2\]"):
         step(torch.ones(2))
     assert model.w.grad is None
+
+
+def test_what_a_hook_returns_stays_the_hooks_own():
+    (model, step), (other, run) = both()
+    replacement = torch.tensor([1.0, 2.0])
+    for net in (model, other):
+        net.w.register_hook(lambda grad: replacement)
+    for _ in range(2):
+        step(torch.ones(2))
+        run(torch.ones(2))
+    assert replacement.tolist() == [1.0, 2.0]
+    assert_same(state_of(model), state_of(other))
+
+
+def test_a_failing_post_accumulate_hook_finds_the_step_done():
+    (model, step), _ = both()
+
+    def fail(parameter):
+        raise RuntimeError("afterwards")
+
+    model.w.register_post_accumulate_grad_hook(fail)
+    with pytest.raises(RuntimeError, match="afterwards"):
+        step(torch.ones(2))
+    assert model.w.grad.tolist() == [6.0, 8.0]
+    assert model.b.grad.tolist() == [6.0, 8.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import warnings
@@ -150,6 +151,40 @@ def test_what_progress_raises_comes_through():
 
     with pytest.raises(KeyboardInterrupt):
         plan(model, squares, batch, progress=interrupted, memory_limit=0.5)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_a_bar_on_stderr_and_nothing_else_does(monkeypatch, capsys):
+    model, batch = deep_network()
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    plan(model, squares, batch, memory_limit=0.5, verify="off")
+    assert "states" in terminal.getvalue()
+    monkeypatch.undo()
+    capsys.readouterr()
+    plan(model, squares, batch, memory_limit=0.5, verify="off")
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_planning_under_no_grad_and_inference_mode():
+    for mode in (torch.no_grad, torch.inference_mode):
+        model = Line()
+        with mode():
+            step = plan(model, squares, (X,))
+        step(X)
+        assert model.w.grad.tolist() == [6.0, 8.0]
+
+
+def test_a_model_without_anything_to_train_is_refused():
+    model = Line()
+    model.requires_grad_(False)
+    with pytest.raises(CaptureError, match="gradient"):
+        plan(model, squares, (X,))
 
 
 def test_what_a_step_says_about_itself():
