@@ -50,7 +50,7 @@ def losses(trials: list[Trial], dropout: float) -> Table:
     gaps = max(min(SHOWN_LOSSES, count) - 1, 1)
     shown = sorted({round(index * (count - 1) / gaps) for index in range(gaps + 1)})
     caption = "Gradients: the largest difference to eager's of any element on any step."
-    if dropout:
+    if dropout and any(trial.name == "accumulation" for trial in trials):
         caption += " Accumulation draws other dropout masks, part by part."
     columns = (*(f"loss\n{index + 1}" for index in shown), "equal\nlosses", "gradients\ndiffer by")
     table = _table(None, caption, columns)

@@ -28,10 +28,11 @@ from magis.errors import MagisError
 
 BATCH, SEQ = 8, 128
 SEED = 0
-# What magis may take above parameters and batch. With dropout, the masks must be kept: they cannot
-# be drawn again.
+REPORT_WIDTH = 110  # fewer columns than this break its operators' module paths
+# What magis may take above parameters and batch. Dropout's masks must be kept: they cannot be drawn
+# twice.
 TRANSIENT_LIMIT = 45_000_000
-TRANSIENT_LIMIT_WITH_DROPOUT = 80_000_000
+TRANSIENT_LIMIT_WITH_DROPOUT = 55_000_000
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -93,6 +94,10 @@ def train(options: argparse.Namespace, dropout: float, console: Console) -> dict
     title = f"BERT, 6 layers, batch {BATCH} x {SEQ}, dropout {dropout:g}"
     console.print(tables.costs(trials, f"{title}, {options.threads} thread(s)"))
     console.print(tables.losses(trials, dropout))
+    wide = Console(width=max(console.width, REPORT_WIDTH))
+    for one in trials:
+        if one.report is not None:
+            wide.print(one.report)
     return {
         "dropout": dropout,
         "persistent_bytes": persistent,
