@@ -71,7 +71,7 @@ import torch
 
 aten_add__Tensor = torch.ops.aten.add_.Tensor
 aten_mm = torch.ops.aten.mm.default
-aten_mul__Scalar = torch.ops.aten.mul_.Scalar
+aten_mul__Tensor = torch.ops.aten.mul_.Tensor
 aten_relu_ = torch.ops.aten.relu_.default
 aten_sum = torch.ops.aten.sum.default
 aten_threshold_backward = torch.ops.aten.threshold_backward.default
@@ -98,7 +98,7 @@ def step(inputs):
     del act
     dw = aten_mm(dmm.permute(1, 0), x.view(6, 4))
     del dmm
-    scaled = aten_mul__Scalar(dw, scale)
+    scaled = aten_mul__Tensor(dw, scale)
     del dw
 
     # (loss.py:3)  forward
