@@ -238,10 +238,25 @@ class _Walk:
                 raise PlanError(
                     f"line {output.line}: output %{output.name} is not there at the end"
                 )
+        self._check_outputs_are_apart()
         kept = {Copy(name) for name in self.inputs | self.outputs}
         for copy in self.live:
             if copy not in kept:
                 raise PlanError(f"{copy} is never freed, {self._reader(copy)} is its last use")
+
+    def _check_outputs_are_apart(self) -> None:
+        """What becomes part of the model or its gradients has storage of its own."""
+        owners = Counter(self.document.owner(output.name) for output in self.document.outputs)
+        for output in self.document.outputs:
+            owner = self.document.owner(output.name)
+            if output.kind in ("loss", "aux"):
+                continue
+            if owners[owner] > 1:
+                message = f"{output.kind} {output.path!r} shares storage with another output"
+                raise PlanError(f"line {output.line}: {message}")
+            if owner in self.inputs and self.live[Copy(owner)] == 0:
+                message = f"{output.kind} {output.path!r} is the input %{owner} as it was"
+                raise PlanError(f"line {output.line}: {message}")
 
     def _reader(self, copy: Copy) -> str:
         statement = self.program[self.last_use[copy]]
