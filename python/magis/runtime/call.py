@@ -84,12 +84,12 @@ class Call:
             if output.kind == "grad"
         }
         with torch.no_grad():
-            buffers = self._new_buffers(outputs, inputs)
+            state = self._new_state(outputs, inputs)
             for slot, target, way in self.gradients:
                 if way is Deposit.hook:
                     values[slot.path] = run_tensor_hooks(slot, target, values[slot.path])
             with DeferredInterrupt():
-                self._commit(buffers, values)
+                self._commit(state, values)
                 self.committed = True
             run_post_accumulate_hooks(
                 target for _, target, way in self.gradients if way is not Deposit.propagate
@@ -97,37 +97,40 @@ class Call:
         self._propagate(values)
         return result
 
-    def _new_buffers(
+    def _new_state(
         self, outputs: Sequence[torch.Tensor], inputs: Sequence[Any]
-    ) -> dict[str, torch.Tensor]:
-        """New values of buffers by path, none of which shares storage with an input."""
-        found = {
-            output.path: value
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Buffers (and parameters that the forward pass writes to) with their new values.
+
+        No value shares storage with an input.
+        """
+        places = {"buffer": self.view.buffers(), "param": self.view.parameters}
+        found = [
+            (places[output.kind][output.path], value)
             for output, value in zip(self.plan.outputs, outputs, strict=True)
-            if output.kind == "buffer"
-        }
+            if output.kind in places
+        ]
         if not found:
             return found
-        # A step may leave one buffer's old value in another; copying one after the other would lose
-        # it.
+        # A step may leave one buffer's old value in another; copying one after the other would
+        # lose it.
         old = {
             tensor.untyped_storage().data_ptr()
             for tensor in inputs
             if isinstance(tensor, torch.Tensor)
         }
-        return {
-            path: value.clone() if value.untyped_storage().data_ptr() in old else value
-            for path, value in found.items()
-        }
+        return [
+            (place, value.clone() if value.untyped_storage().data_ptr() in old else value)
+            for place, value in found
+        ]
 
-    def _commit(self, buffers: dict[str, torch.Tensor], gradients: dict[str, torch.Tensor]) -> None:
-        current = self.view.buffers()
-        for path, value in buffers.items():
-            buffer = current[path]
-            if buffer.shape == value.shape and buffer.dtype == value.dtype:
-                buffer.copy_(value)
-            else:  # the forward pass puts another tensor in its place
-                self.view.set_buffer(path, value)
+    def _commit(
+        self,
+        state: list[tuple[torch.Tensor, torch.Tensor]],
+        gradients: dict[str, torch.Tensor],
+    ) -> None:
+        for place, value in state:
+            place.copy_(value)
         for slot, target, way in self.gradients:
             if way in {Deposit.take, Deposit.add, Deposit.hook}:
                 deposit(target, gradients[slot.path])
@@ -151,6 +154,13 @@ def plain_modes(device_type: str) -> Iterator[None]:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))  # gradients must be ordinary tensors
         stack.enter_context(torch.no_grad())
+        stack.enter_context(without_autocast(device_type))
+        yield
+
+
+@contextlib.contextmanager
+def without_autocast(device_type: str) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
         for device in {"cpu", device_type}:
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))

@@ -71,11 +71,6 @@ class ModelView:
         """The buffers as they are now."""
         return {name: table[key] for name, (table, key) in self._buffers.items()}
 
-    def set_buffer(self, name: str, tensor: torch.Tensor) -> None:
-        """Puts `tensor` itself in the buffer's place, as `module.name = tensor` does."""
-        table, key = self._buffers[name]
-        table[key] = tensor
-
     def module_of(self, path: str) -> str:
         """The module that a parameter or buffer belongs to, in words fit for a message."""
         owner, _, _ = path.rpartition(".")

@@ -5,9 +5,9 @@ random generator.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -15,11 +15,15 @@ from torch.utils import _pytree as pytree
 from magis import _torch_internals as internals
 from magis.errors import ReplayError
 from magis.runtime.batch import Arguments
+from magis.runtime.call import without_autocast
 from magis.runtime.generator import GeneratorState
 from magis.runtime.guards import leaf_words
 from magis.runtime.model_view import ModelView
 from magis.runtime.planned import PlannedStep
 from magis.runtime.sandbox import same_bits, sandbox
+
+if TYPE_CHECKING:
+    from magis import _core
 
 LossFunction = Callable[..., Any]
 
@@ -40,23 +44,25 @@ class Trace:
 
     results: list[tuple[str, Any]]  # path, leaf of what the loss function returned
     gradients: dict[str, torch.Tensor | None]
-    buffers: dict[str, torch.Tensor]
+    state: dict[str, torch.Tensor]  # buffers, and parameters that the step writes to
     generators: GeneratorState
-    peak_bytes: int | None = (
-        None  # above what was allocated on entry; None if it could not be measured
-    )
+    peak_bytes: int | None = None  # above what was allocated on entry; None: not measured
 
 
 def run_eager(model: torch.nn.Module, loss_fn: LossFunction | None, arguments: Arguments) -> Any:
-    """One ordinary step under the caller's modes: gradients are added, the result comes back
-    detached.
+    """One ordinary step: gradients are added, the result comes back detached.
+
+    Forward pass and loss run under the caller's autocast, backward without it, as PyTorch
+    recommends. Without a loss function the model alone runs, without autograd.
     """
     if loss_fn is None:
-        return arguments.call(model)
+        with torch.no_grad():
+            return arguments.call(model)
     with torch.inference_mode(False), torch.enable_grad():
         result = arguments.call(loss_fn, model)
         loss = pytree.tree_leaves(result)[0]
-        loss.backward()
+        with without_autocast(loss.device.type):
+            loss.backward()
     return pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), result)
 
 
@@ -66,15 +72,17 @@ def trace_eager(
     arguments: Arguments,
     view: ModelView,
     device: torch.device,
+    written: Collection[str] = (),
 ) -> Trace:
-    """What eager PyTorch leaves behind for this batch, and its peak. The model is afterwards as
-    before.
+    """What eager PyTorch leaves behind for this batch, and its peak.
+
+    The model is afterwards as before. `written` names the parameters that the step writes to.
     """
     arguments = arguments.cut_off()
-    with sandbox(view):
+    with sandbox(view, written):
         with measured_peak(device) as peak:
             result = run_eager(model, loss_fn, arguments)
-        trace = _trace(result, arguments, view, device)
+        trace = _trace(result, arguments, view, device, written)
     trace.peak_bytes = peak[0]
     return trace
 
@@ -84,12 +92,24 @@ def trace_planned(
 ) -> Trace:
     """What the planned step leaves behind for this batch. The model is afterwards as before."""
     arguments = arguments.cut_off()
-    with sandbox(view):
+    written = written_parameters(step.base.plan.graph)
+    with sandbox(view, written):
         result = step.run(view, arguments.leaves)
-        return _trace(result, arguments, view, device)
+        return _trace(result, arguments, view, device, written)
 
 
-def _trace(result: Any, arguments: Arguments, view: ModelView, device: torch.device) -> Trace:
+def written_parameters(graph: _core.Graph) -> list[str]:
+    """Parameters that the forward pass writes to (under no_grad: a moving average, say)."""
+    return [output.path for output in graph.outputs if output.kind == "param"]
+
+
+def _trace(
+    result: Any,
+    arguments: Arguments,
+    view: ModelView,
+    device: torch.device,
+    written: Collection[str],
+) -> Trace:
     leaves = pytree.tree_flatten_with_path(result)[0]
     gradients: dict[str, torch.Tensor | None] = {
         name: parameter.grad for name, parameter in view.parameters.items()
@@ -97,11 +117,11 @@ def _trace(result: Any, arguments: Arguments, view: ModelView, device: torch.dev
     for path, leaf in zip(arguments.paths, arguments.leaves, strict=True):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             gradients[path] = leaf.grad
-    buffers = {name: buffer.detach().clone() for name, buffer in view.buffers().items()}
+    state = {**view.buffers(), **{name: view.parameters[name] for name in written}}
     return Trace(
         [(pytree.keystr(path), leaf) for path, leaf in leaves],
         gradients,
-        buffers,
+        {name: tensor.detach().clone() for name, tensor in state.items()},
         GeneratorState([device]),
     )
 
@@ -166,9 +186,10 @@ def _differences(
             yield from _tensor_difference(name, before, after, tolerance)
         elif before != after and before == before:
             yield f"{name} is {after!r}, eager's is {before!r}"
-    for path, value in eager.buffers.items():
-        name = f"buffer {path} of {view.module_of(path)}"
-        yield from _tensor_difference(name, value, planned.buffers[path], tolerance)
+    for path, value in eager.state.items():
+        kind = "parameter" if path in view.parameters else "buffer"
+        name = f"{kind} {path} of {view.module_of(path)}"
+        yield from _tensor_difference(name, value, planned.state[path], tolerance)
     for path, grad in eager.gradients.items():
         name = _gradient_name(path, view)
         yield from _gradient_difference(name, grad, planned.gradients[path], tolerance)

@@ -5,7 +5,7 @@ same state.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -15,32 +15,33 @@ from magis.runtime.model_view import ModelView
 
 
 @contextlib.contextmanager
-def sandbox(view: ModelView) -> Iterator[None]:
+def sandbox(view: ModelView, written: Iterable[str] = ()) -> Iterator[None]:
     """While the block runs gradients are set aside (they are None) and gradient hooks are silent.
 
     At its end parameters' gradients and hooks, what the modules hold (buffers with their values,
     attributes), and the random generators of PyTorch, Python and NumPy are as they were on entry.
-    The values of parameters are not looked after: a step does not change them.
+    Of the parameters' values only those named in `written` are looked after: hardly any step
+    changes one.
     """
     with (
         restored_modules(view.model),
         restored_generators(),
-        _restored_buffers(view),
+        _restored_values([*view.buffers().values(), *(view.parameters[name] for name in written)]),
         _without_gradients(view),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _restored_buffers(view: ModelView) -> Iterator[None]:
-    saved = [(buffer, buffer.detach().clone()) for buffer in view.buffers().values()]
+def _restored_values(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    saved = [(tensor, tensor.detach().clone()) for tensor in tensors]
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, value in saved:
-                if not same_bits(buffer, value):
-                    buffer.copy_(value)
+            for tensor, value in saved:
+                if not same_bits(tensor, value):
+                    tensor.copy_(value)
 
 
 @contextlib.contextmanager

@@ -84,7 +84,7 @@ class Workshop:
         captured = self._capture(arguments)
         graph = self._graph(captured)
         baseline = baseline_of(graph, self.settings.profile)
-        eager = self._trace_eager(arguments, view, baseline)
+        eager = self._trace_eager(graph, arguments, view, baseline)
         measured = None
         if eager is not None and eager.peak_bytes is not None:
             measured = graph.persistent_bytes + eager.peak_bytes
@@ -114,7 +114,8 @@ class Workshop:
         """Runs the step and eager from the same state; nothing of either remains. Raises
         ReplayError.
         """
-        eager = replay.trace_eager(self.model, self.loss_fn, arguments, view, self.device)
+        written = replay.written_parameters(step.base.plan.graph)
+        eager = replay.trace_eager(self.model, self.loss_fn, arguments, view, self.device, written)
         planned = replay.trace_planned(step, arguments, view, self.device)
         self._compare(eager, planned, step, view)
 
@@ -179,12 +180,13 @@ class Workshop:
     # ---- replay
 
     def _trace_eager(
-        self, arguments: Arguments, view: ModelView, baseline: _core.Simulation
+        self, graph: _core.Graph, arguments: Arguments, view: ModelView, baseline: _core.Simulation
     ) -> replay.Trace | None:
         """Eager's run on this batch, if it is wanted and fits into the memory that is free."""
         if self.verify == "off" or not self.runs_here or not self._fits(baseline, view):
             return None
-        return replay.trace_eager(self.model, self.loss_fn, arguments, view, self.device)
+        written = replay.written_parameters(graph)
+        return replay.trace_eager(self.model, self.loss_fn, arguments, view, self.device, written)
 
     def _fits(self, baseline: _core.Simulation, view: ModelView) -> bool:
         copies = sum(buffer.untyped_storage().nbytes() for buffer in view.buffers().values())

@@ -63,7 +63,7 @@ def plan(model: nn.Module, loss_fn: Any, batch: Any, **options: Any) -> magis.St
     """`magis.optimize` with a short search; small graphs rarely leave anything to gain."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="magis gained nothing")
-        return magis.optimize(model, loss_fn, batch, **{"time_budget": 0.2, **options})
+        return magis.optimize(model, loss_fn, batch, **{"time_budget": 0.05, **options})
 
 
 def eager(model: nn.Module, loss_fn: Any, *args: Any, **kwargs: Any) -> Any:

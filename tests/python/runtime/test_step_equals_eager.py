@@ -352,3 +352,26 @@ def test_the_step_does_not_keep_its_batches_alive():
     held = weakref.ref(y)
     del y
     assert held() is None
+
+
+def test_a_parameter_that_the_forward_pass_writes_to():
+    class Averaged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(2))
+            self.average = nn.Parameter(torch.zeros(2), requires_grad=False)
+
+        def forward(self, x):
+            with torch.no_grad():
+                self.average.mul_(0.9).add_(self.w, alpha=0.1)
+            return ((self.w - self.average) * x).square().sum()
+
+    model, other = Averaged(), Averaged()
+    average = model.average
+    step = plan(model, lambda m, x: m(x), (torch.ones(2),), verify_every=2)
+    assert_same(state_of(model), state_of(other))
+    for _ in range(3):
+        step(torch.ones(2))
+        eager(other, lambda m, x: m(x), torch.ones(2))
+        assert_same(state_of(model), state_of(other))
+    assert model.average is average

@@ -118,7 +118,7 @@ def trace(view, **changes):
     facts = {
         "results": [("[0]", torch.tensor(1.0)), ("[1]", torch.tensor([0.0, 1.0]))],
         "gradients": {"w": torch.ones(2, 3), "b": None},
-        "buffers": {"mean": torch.zeros(2)},
+        "state": {"mean": torch.zeros(2)},
         "generators": GeneratorState([]),
     }
     return Trace(**{**facts, **changes})
@@ -150,7 +150,7 @@ def trace(view, **changes):
         ({"gradients": {"w": None, "b": None}}, "is None, eager's is a tensor"),
         ({"gradients": {"w": torch.ones(2, 3).double(), "b": None}}, r"is torch.float64 \[2, 3\]"),
         (
-            {"buffers": {"mean": torch.tensor([0.0, float("nan")])}},
+            {"state": {"mean": torch.tensor([0.0, float("nan")])}},
             "buffer mean of the model .* differs by up to inf",
         ),
     ],
