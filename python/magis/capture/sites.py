@@ -73,6 +73,7 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.backward = False
         self.fixed_site: Site | None = None  # overrides, for the optimizer's update
+        self.outside: dict[int, torch.Tensor] = {}  # real tensors that operators read, by id
         self._paths = paths
         self._modules: list[str] = []
         self._site_of: dict[
@@ -115,7 +116,10 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         if func in _CHECKS:
             return None
         site = self._current_site()
-        _refuse_outside_tensors(func, args, kwargs, site)
+        for tensor in _outside_tensors(args, kwargs):
+            self.outside[id(tensor)] = tensor
+            written = func._schema.is_mutable and len(args) > 0 and tensor is args[0]
+            _check_outside_tensor(tensor, written, site)
         if func is _aten._local_scalar_dense.default:
             known = known_value(args[0])
             if known is not None:
@@ -202,30 +206,26 @@ def _bernoulli_in_memory_order(
     return result
 
 
-def _refuse_outside_tensors(
-    func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
-) -> None:
-    """Real tensors that the step closes over become constants; some must not."""
+def _outside_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """Real tensors that the step closes over, among an operator's arguments."""
     for value in (*args, *kwargs.values()):
-        for tensor in value if isinstance(value, (list, tuple)) else (value,):
-            if not isinstance(tensor, torch.Tensor) or isinstance(
-                tensor, internals.FunctionalTensor
-            ):
-                continue
-            what = (
-                f"a tensor {tuple(tensor.shape)} that is neither a parameter, a buffer nor in the"
-                " batch"
-            )
-            if tensor.requires_grad:
-                raise CaptureError(
-                    f"{place(site)}: the step uses {what}, yet it requires a gradient. Make it a"
-                    " parameter of the model that you pass (wrap several modules in one)."
-                )
-            if func._schema.is_mutable and args and tensor is args[0]:
-                raise CaptureError(
-                    f"{place(site)}: the step writes in place to {what}. Register it with"
-                    " register_buffer."
-                )
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, torch.Tensor) and not isinstance(item, internals.FunctionalTensor):
+                yield item
+
+
+def _check_outside_tensor(tensor: torch.Tensor, written: bool, site: Site) -> None:
+    """They become constants of the graph, which some must not."""
+    what = f"a tensor {tuple(tensor.shape)} that is neither a parameter, a buffer nor in the batch"
+    if tensor.requires_grad:
+        raise CaptureError(
+            f"{place(site)}: the step uses {what}, yet it requires a gradient. Make it a parameter"
+            " of the model that you pass (wrap several modules in one)."
+        )
+    if written:
+        raise CaptureError(
+            f"{place(site)}: the step writes in place to {what}. Register it with register_buffer."
+        )
 
 
 def place(site: Site) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,21 +17,25 @@ from magis._torch_internals import pytree
 from magis.capture.batch import (
     BatchLeaf,
     OutLeaf,
-    OutputLeaf,
-    OutputScalar,
     ScalarLeaf,
     StaticLeaf,
     TensorLeaf,
     TreeSpec,
     classify_leaf,
     flatten_batch,
-    is_static,
 )
 from magis.capture.explain import data_dependent, explain
 from magis.capture.fakes import DropoutOfGpus, device_to_trace_on, make_fake_mode
 from magis.capture.ir import InputKind, OutputKind, Site
 from magis.capture.isolate import isolated, swap_tensors
 from magis.capture.optimizers import Optimizer
+from magis.capture.outputs import (
+    Outputs,
+    checked_loss,
+    plain_tensors,
+    reassigned_buffers,
+    refuse_replaced_attributes,
+)
 from magis.capture.sites import ModulePaths, SiteRecorder
 from magis.errors import CaptureError
 
@@ -107,20 +111,6 @@ def trace_step(
         raise explain(shown, paths) from shown
 
 
-@dataclass
-class _Outputs:
-    """Collects what the traced function returns, with a label for each."""
-
-    labels: list[tuple[OutputKind, str]] = field(default_factory=list)
-    tensors: list[torch.Tensor] = field(default_factory=list)
-    scalars: list[Any] = field(default_factory=list)
-
-    def add(self, kind: OutputKind, path: str, tensor: torch.Tensor) -> int:
-        self.labels.append((kind, path))
-        self.tensors.append(tensor)
-        return len(self.labels) - 1
-
-
 class _Step:
     """One try at tracing one step."""
 
@@ -147,9 +137,7 @@ class _Step:
             str, bool
         ] = {}  # path of a batch tensor or parameter -> requires_grad
         self._collect_inputs(dict(leaves))
-        self.outputs = _Outputs()
-        self.out_leaves: list[OutLeaf] = []
-        self.out_spec: TreeSpec = pytree.tree_structure(())
+        self.outputs = Outputs()
 
     def _collect_inputs(self, batch: Mapping[str, Any]) -> None:
         def fake(tensor: torch.Tensor) -> torch.Tensor:
@@ -202,8 +190,8 @@ class _Step:
             outputs=self.outputs.labels,
             batch_spec=self.batch_spec,
             batch_leaves=self.batch_leaves,
-            out_spec=self.out_spec,
-            out_leaves=self.out_leaves,
+            out_spec=self.outputs.spec,
+            out_leaves=self.outputs.leaves,
             gradient_targets={i.path: i.value for i in self.inputs if i.kind in ("param", "batch")},
             as_if_compiled=as_if_compiled,
         )
@@ -232,7 +220,9 @@ class _Step:
             {id(tensor): live["param", name] for name, tensor in self.parameters.items()},
             {id(tensor): live["buffer", name] for name, tensor in self.buffers.items()},
         )
+        attributes = plain_tensors(self.model)
         loss = self._forward(live)
+        refuse_replaced_attributes(self.model, attributes, self.recorder.outside)
         if loss is None:
             return
         targets = {
@@ -268,31 +258,9 @@ class _Step:
             result = function(*args, **kwargs)
         loss = None
         if self.loss_fn is not None:
-            loss = _checked_loss(result[0] if isinstance(result, tuple) and result else result)
-        self._collect_result(result, has_loss=loss is not None)
+            loss = checked_loss(result[0] if isinstance(result, tuple) and result else result)
+        self.outputs.add_result(result, has_loss=loss is not None)
         return loss
-
-    def _collect_result(self, result: Any, has_loss: bool) -> None:
-        leaves, self.out_spec = pytree.tree_flatten_with_path(result)
-        for position, (key_path, value) in enumerate(leaves):
-            path = pytree.keystr(key_path)
-            if isinstance(value, torch.Tensor):
-                is_loss = has_loss and position == 0
-                index = self.outputs.add(
-                    "loss" if is_loss else "aux", "" if is_loss else path, value.detach()
-                )
-                self.out_leaves.append(OutputLeaf(path, index))
-            elif isinstance(value, torch.SymFloat):
-                self.outputs.scalars.append(value)
-                self.out_leaves.append(OutputScalar(path, ""))
-            elif isinstance(value, float) or is_static(value):
-                self.out_leaves.append(StaticLeaf(path, value))
-            else:
-                raise CaptureError(
-                    f"the step returns a {type(value).__name__} (result{path or ' itself'}), which"
-                    " magis cannot hand back. Return tensors, numbers, and tuples, lists or dicts"
-                    " of them."
-                )
 
     def _collect_gradients(
         self,
@@ -336,7 +304,7 @@ class _Step:
         """Buffers (and, under no_grad, parameters) that the step wrote to or put another tensor in
         the place of.
         """
-        reassigned = _reassigned_buffers(self.model, self.buffers, live)
+        reassigned = reassigned_buffers(self.model, self.buffers, live)
         for (kind, path), value in live.items():
             if kind == "buffer" and path in reassigned:
                 self.outputs.add("buffer", path, reassigned[path])
@@ -347,49 +315,6 @@ class _Step:
                         " clone it first"
                     )
                 self.outputs.add("buffer" if kind == "buffer" else "param", path, value.detach())
-
-
-def _reassigned_buffers(
-    model: nn.Module,
-    originals: Mapping[str, torch.Tensor],
-    live: Mapping[tuple[InputKind, str], Any],
-) -> dict[str, torch.Tensor]:
-    result = {}
-    for path, original in originals.items():
-        owner, _, name = path.rpartition(".")
-        now = model.get_submodule(owner)._buffers.get(name)
-        if now is live["buffer", path]:
-            continue
-        if now is None or now.shape != original.shape or now.dtype != original.dtype:
-            became = "nothing" if now is None else f"{now.dtype} {tuple(now.shape)}"
-            raise CaptureError(
-                f"the step replaces the buffer {path}, {original.dtype} {tuple(original.shape)}, by"
-                f" {became}; a buffer must keep its dtype and shape"
-            )
-        result[path] = now.detach()
-    return result
-
-
-def _checked_loss(loss: Any) -> torch.Tensor:
-    if not isinstance(loss, torch.Tensor):
-        raise CaptureError(
-            f"loss_fn returned a {type(loss).__name__}; it must return a scalar tensor, or a tuple"
-            " whose first item is one"
-        )
-    if loss.numel() != 1:
-        raise CaptureError(
-            f"the loss has shape {tuple(loss.shape)}; it must be a scalar: reduce it with .mean()"
-            " or .sum()"
-        )
-    if not loss.dtype.is_floating_point:
-        raise CaptureError(f"the loss is {loss.dtype}; it must be floating point")
-    if not loss.requires_grad:
-        raise CaptureError(
-            "the loss does not depend on anything that requires a gradient: are all parameters"
-            " frozen, or was it detached or computed under no_grad? For inference pass"
-            " loss_fn=None."
-        )
-    return loss
 
 
 @contextlib.contextmanager

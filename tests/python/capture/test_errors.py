@@ -291,6 +291,30 @@ def test_buffer_of_another_shape() -> None:
     assert "a buffer must keep its dtype and shape" in refused(model, total, X)
 
 
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.count = torch.zeros(())
+        self.last = torch.zeros(())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count = self.count + 1
+        y: torch.Tensor = self.linear(x) * self.count
+        self.last = y
+        return y
+
+
+def test_state_in_an_ordinary_attribute() -> None:
+    """What is only written (the last result, for a look at it) does no harm."""
+    message = refused(nn.Sequential(Counter()), total, X)
+    assert message.startswith("the step reads 0.count, a tensor that is neither")
+    assert "register_buffer" in message
+    model = Counter()
+    model.register_buffer("count", model.__dict__.pop("count"))
+    assert 'output buffer "count"' in capture(model, total, X).text
+
+
 def test_lstm_with_onednn() -> None:
     with torch.backends.mkldnn.flags(enabled=True):
         message = refused(nn.LSTM(4, 4), lambda m, x: m(x)[0].sum(), X)
