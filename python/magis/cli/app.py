@@ -1,11 +1,11 @@
 """The commands, their help, and how a command's result or failure becomes an exit status."""
 
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import Annotated
 
 import typer
 
+from magis import __version__
 from magis.cli import status
 from magis.cli.capture import capture
 from magis.cli.inspect import inspect
@@ -82,7 +82,7 @@ for _name, _function, _text in _COMMANDS:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"magis {metadata.version('magis')}")
+        print(f"magis {__version__}")
         raise typer.Exit
 
 

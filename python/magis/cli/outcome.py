@@ -27,10 +27,17 @@ class Outcome:
         if self.as_json:
             print(json.dumps(self.data, indent=2, allow_nan=False))
         else:
-            # Names and paths are printed as they are: no markup, no emoji, no guessing at colours
-            # for numbers.
-            Console(markup=False, emoji=False, highlight=False).print(self.view)
+            print(_rendered(self.view), end="")
         sys.stdout.flush()
         for warning in self.warnings:
             print(f"magis: warning: {warning}", file=sys.stderr)
         return self.status
+
+
+def _rendered(view: RenderableType) -> str:
+    """As a string, for this terminal: printing it is left to us, a closed pipe included."""
+    # Names and paths are shown as they are: no markup, no emoji, no colours for numbers.
+    console = Console(markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get()

@@ -90,3 +90,58 @@ def chain(length: int) -> str:
         for i in reversed(range(length))
     ]
     return "\n".join([*lines, 'output grad "[0]" %g0']) + "\n"
+
+
+# A user's file: functions that can be captured, and functions that cannot. Tests know its lines.
+TRAIN = """\
+import torch
+from torch import nn
+
+print("loading")
+
+def loss(model, x, y):
+    return nn.functional.cross_entropy(model(x), y)
+
+def make():
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+    return model, loss, (torch.randn(32, 8), torch.randint(0, 4, (32,)))
+
+def fails():
+    raise RuntimeError("no data set")
+
+def pair():
+    return 1, 2
+
+def no_module():
+    return {}, loss, ()
+
+class Branch(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 4)
+
+    def forward(self, x):
+        if x.sum().item() > 0:
+            return super().forward(x)
+        return x
+
+def looks_at_data():
+    return Branch(), lambda model, x: model(x).sum(), (torch.randn(2, 4),)
+
+masked = lambda model, x: model(x)[x > 0].sum()
+
+def boolean():
+    return nn.Linear(4, 4), masked, (torch.randn(2, 4),)
+
+def no_scalar():
+    return nn.Linear(4, 4), lambda model, x: model(x), (torch.randn(2, 4),)
+
+calls = 0
+
+def counted(model, x):
+    global calls
+    calls += 1
+    return model(x).sum() * calls
+
+def changes_by_itself():
+    return nn.Linear(4, 4), counted, (torch.ones(1, 4),)
+"""

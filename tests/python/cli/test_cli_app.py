@@ -1,0 +1,109 @@
+"""What holds for every command: help, version, exit statuses, and how failures look."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_support import Magis, assert_user_error
+
+COMMANDS = ("capture", "optimize", "inspect", "run", "zoo")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_examples(magis: Magis, command: str) -> None:
+    done = magis(command, "--help")
+    assert (done.status, done.err) == (0, "")
+    assert "Examples" in done.out
+    assert f"magis {command}" in done.out.partition("Examples")[2]
+    assert "--json" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_help_lists_the_commands(magis: Magis) -> None:
+    done = magis("--help")
+    assert done.status == 0
+    for command in COMMANDS:
+        assert f" {command} " in done.out
+
+
+def test_without_a_command_help_is_shown(magis: Magis) -> None:
+    done = magis()
+    assert (done.status, done.err) == (2, "")
+    assert "Commands" in done.out
+
+
+def test_version(magis: Magis) -> None:
+    done = magis("--version")
+    assert done.status == 0
+    assert done.out.startswith("magis 0.")
+
+
+def test_an_unknown_command(magis: Magis) -> None:
+    assert_user_error(magis("optimise"), "No such command 'optimise'", "magis --help")
+
+
+def test_the_zoo(magis: Magis) -> None:
+    models = {model["name"]: model for model in magis("zoo", "--json").json["models"]}
+    assert {"bert", "gpt-neo", "unet++", "mlp"} <= models.keys()
+    assert models["bert"]["sizes"]["full"]["seq"] == 512
+    shown = magis("zoo").out
+    assert "bert       24.6 k, 2 x 16" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`magis inspect` has a bug."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("magis.cli.inspect.read_subject", fail)
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_bug_of_ours_asks_to_be_reported(magis: Magis, small: Path) -> None:
+    done = magis("inspect", small)
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("magis: internal error: ZeroDivisionError: division by zero\n")
+    assert "please report it" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_traceback_is_shown_on_demand(
+    magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAGIS_DEBUG", "1")
+    done = magis("inspect", small)
+    assert done.status == 1
+    assert "Traceback" in done.err
+    assert 'raise ZeroDivisionError("division by zero")' in done.err
+
+
+def test_interrupted_before_anything_is_there(
+    magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("magis.cli.inspect.read_subject", interrupt)
+    done = magis("inspect", small)
+    assert (done.status, done.out) == (130, "")
+    assert done.err == "magis: interrupted; nothing was written\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(small: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "magis.cli", "inspect", str(small)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 0

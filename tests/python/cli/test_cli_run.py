@@ -1,0 +1,128 @@
+"""`magis run`: a plan against eager, promised and measured; and what happens if it fails."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from cli_support import TRAIN, Magis, assert_user_error
+
+from magis.cli.trial import Trial
+
+
+@pytest.fixture
+def plan(magis: Magis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """plan.json for train.py:make, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAIN)
+    assert magis("capture", "train.py:make").status == 0
+    # Rounds of states and no clock: the same plan on every machine.
+    search = ("--state-budget", "2000", "--time-budget", "60", "-o", "plan.json")
+    done = magis("optimize", "train.magis", "--latency-limit", "1.5", *search, "--json")
+    assert done.json["peak_bytes"] < done.json["baseline_peak_bytes"]
+    return tmp_path / "plan.json"
+
+
+def test_in_its_own_process_the_promise_holds_to_the_byte(
+    plan: Path, magis_process: Magis, tmp_path: Path
+) -> None:
+    done = magis_process("run", plan, "--model", "train.py:make", "--rounds", "2", "--json")
+    assert done.status == 0, done.err
+    data = done.json
+    assert data["measured_with"] == "hook"
+    assert data["measured_peak_bytes"] == data["promised_peak_bytes"]
+    assert data["promise_kept"] is True
+    assert data["equal"] is True
+    assert data["eager_peak_bytes"] > data["measured_peak_bytes"]
+    assert data["rounds"] == 2
+    assert data["seconds"] > 0
+
+
+def test_a_zoo_model_is_built_again(magis: Magis, tmp_path: Path) -> None:
+    graph, plan = tmp_path / "bert.magis", tmp_path / "bert.json"
+    assert magis("capture", "bert", "--batch", "3", "--dropout", "0.1", "-o", graph).status == 0
+    assert magis("optimize", graph, "--memory-limit", "95%", "-o", plan).status == 0
+    done = magis("run", plan, "--rounds", "1")
+    assert (done.status, done.err) == (0, "")
+    # In this process there is no hook; the profiler sees the same allocator.
+    assert "(to the byte; profiler)" in done.out
+    assert "bitwise equal: loss, gradients, buffers, random generator" in done.out
+
+
+def test_a_model_of_ones_own_must_be_named(plan: Path, magis: Magis) -> None:
+    done = magis("run", plan)
+    assert_user_error(done, "a model of your own, captured from train.py:make", "--model")
+
+
+def test_a_plan_for_another_graph(plan: Path, magis: Magis) -> None:
+    text = TRAIN.replace("nn.Linear(8, 16)", "nn.Linear(8, 24)").replace("(16, 4)", "(24, 4)")
+    Path("other.py").write_text(text.replace('print("loading")', ""))
+    done = magis("run", plan, "--model", "other.py:make")
+    assert_user_error(
+        done,
+        "is for another graph",
+        'the plan has `param %_0_weight "0.weight" : f32[16,8]`',
+        'the model gives `param %_0_weight "0.weight" : f32[24,8]`',
+    )
+
+
+def test_results_that_differ_are_a_failure(
+    plan: Path, magis: Magis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trial, "difference", lambda *_: "the loss differs by up to 0.5")
+    done = magis("run", plan, "--model", "train.py:make", "--rounds", "1")
+    assert done.status == 1
+    assert done.out.startswith("THE RESULTS DIFFER: the loss differs by up to 0.5")
+
+
+def test_a_promise_that_is_not_kept_is_a_failure(
+    plan: Path, magis: Magis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = Trial.planned
+
+    def one_kibibyte_more(trial: Trial) -> object:
+        run = planned(trial)
+        return dataclasses.replace(run, peak_bytes=run.peak_bytes + 1024)
+
+    monkeypatch.setattr(Trial, "planned", one_kibibyte_more)
+    done = magis("run", plan, "--model", "train.py:make", "--rounds", "1", "--json")
+    assert done.status == 1
+    assert done.json["promise_kept"] is False
+    done = magis("run", plan, "--model", "train.py:make", "--rounds", "1")
+    assert done.out.startswith("THE PROMISE WAS NOT KEPT: 1.00 KiB more than promised.")
+
+
+def test_where_eager_does_not_fit_the_plan_runs_alone(
+    plan: Path, magis: Magis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promised = magis("inspect", plan, "--json").json["peak_bytes"]
+    monkeypatch.setattr("magis.runtime.free_memory.free_bytes", lambda _: promised)
+    monkeypatch.setattr(Trial, "eager", pytest.fail)
+    done = magis("run", plan, "--model", "train.py:make", "--rounds", "1", "--json")
+    assert done.status == 0
+    assert done.json["equal"] is None
+    assert done.json["eager_peak_bytes"] is None
+    assert done.json["measured_peak_bytes"] == promised
+
+    monkeypatch.setattr("magis.runtime.free_memory.free_bytes", lambda _: promised - 1)
+    done = magis("run", plan, "--model", "train.py:make")
+    assert_user_error(done, "the plan takes", "are free on this machine")
+
+
+def test_what_is_no_plan_for_this_machine(plan: Path, magis: Magis, tmp_path: Path) -> None:
+    assert_user_error(magis("run", "absent.json"), "absent.json: no such file")
+    assert_user_error(magis("run", "train.magis"), "train.magis: not a plan file")
+    cut = tmp_path / "cut.json"
+    cut.write_text(plan.read_text()[:500])
+    assert_user_error(magis("run", cut), "cut.json:", "damaged or cut off")
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text(plan.read_text().replace("\\nprogram\\nrun ", "\\nprogram\\nwalk ", 1))
+    assert_user_error(magis("run", damaged), "damaged.json", "walk")
+    assert magis("run", plan, "--rounds", "0").status == 2
+
+    magis("capture", "mlp", "--optimizer", "sgd", "-o", "sgd.magis")
+    magis(
+        "optimize", "sgd.magis", "--latency-limit", "1.1", "--state-budget", "1", "-o", "sgd.json"
+    )
+    assert_user_error(magis("run", "sgd.json"), "the optimizer's update is part of this plan")
