@@ -57,7 +57,7 @@ void choose_in_place(const Graph& graph, const LastUses& last_uses, std::size_t 
     const int position = choice.edge.index - graph.first_edge(run.op).index;
     const CopyRef operand{graph.edge_tensor(choice.edge),
                           run.operand_copies[static_cast<std::size_t>(position)]};
-    if (graph.tensor(operand.tensor).is_output || !last_uses.dies_at(operand, s)) continue;
+    if (!last_uses.dies_at(operand, s)) continue;
     run.over = position;
     run.over_argument = choice.argument;
     return;

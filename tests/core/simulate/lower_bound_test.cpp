@@ -51,13 +51,37 @@ output loss "" %c
 TEST(LowerBound, AnOutputIsNotOverwritten) {
   const Bound bound = bound_of(R"(batch %x "x" : f32[10]
 %a = aten.mm(%x, %x) : f32[100]
-%b = aten.relu(%a) : f32[100]
+%b = aten.relu(%a) : f32[100] scratch 1000
 %c = aten.sum(%b) : f32[]
 output loss "" %c
 output aux "0" %a
 )");
-  EXPECT_EQ(bound.bytes, 40 + 400 + 400 + 4);  // while %c runs: %a is held too
+  EXPECT_EQ(bound.bytes, 40 + 400 + 400 + 1000);
+  EXPECT_EQ(bound.op, "b");
+}
+
+TEST(LowerBound, OutputsMadeBeforeAreHeld) {
+  const Bound bound = bound_of(R"(batch %x "x" : f32[10]
+%a = aten.mm(%x, %x) : f32[100]
+%b = aten.mm(%a, %x) : f32[50]
+%c = aten.mm(%b, %x) : f32[70]
+output loss "" %c
+output aux "0" %a
+)");
+  EXPECT_EQ(bound.bytes, 40 + 400 + 200 + 280);
   EXPECT_EQ(bound.op, "c");
+}
+
+// %mask is read by %c again, and cannot be drawn again.
+TEST(LowerBound, WhatIsNeededLaterIsNotOverwritten) {
+  const Bound bound = bound_of(R"(batch %x "x" : f32[10]
+%mask = magis.bernoulli([100], [1], 0.9, dtype=torch.float32) : f32[100]
+%b = aten.relu(%mask) : f32[100] scratch 1000
+%c = aten.mm(%b, %mask) : f32[]
+output loss "" %c
+)");
+  EXPECT_EQ(bound.bytes, 40 + 400 + 400 + 1000);
+  EXPECT_EQ(bound.op, "b");
 }
 
 TEST(LowerBound, MayBeTheOutputsAlone) {
