@@ -1,5 +1,6 @@
 """The commands, their help, and how a command's result or failure becomes an exit status."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 from magis import __version__
 from magis.cli import status
 from magis.cli.capture import capture
-from magis.cli.inspect import inspect
+from magis.cli.inspect import inspect as inspect_file
 from magis.cli.optimize import optimize
 from magis.cli.outcome import Outcome
 from magis.cli.run import run as run_plan
@@ -18,7 +19,7 @@ app = typer.Typer(
     name="magis",
     add_completion=False,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -44,7 +45,7 @@ _COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
     ),
     (
         "inspect",
-        inspect,
+        inspect_file,
         """
         magis inspect bert.magis
         magis inspect bert.magis --device rtx3090
@@ -73,11 +74,17 @@ _COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
 def _examples(text: str) -> str:
     """A help epilogue that keeps its lines."""
     lines = [line.strip() for line in text.strip().splitlines()]
-    return "Examples:\n\n" + "\n\n".join(f"    {line}" for line in lines)
+    return "\n\n".join(["Examples:", *(f"  {line}" for line in lines)])
+
+
+def _paragraphs(function: Callable[..., Outcome]) -> str:
+    """The docstring with a line per paragraph: the terminal's width decides where lines break."""
+    text = inspect.cleandoc(function.__doc__ or "")
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))
 
 
 for _name, _function, _text in _COMMANDS:
-    app.command(_name, epilog=_examples(_text))(_function)
+    app.command(_name, help=_paragraphs(_function), epilog=_examples(_text))(_function)
 
 
 def _show_version(wanted: bool) -> None:

@@ -3,20 +3,18 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from magis.cli.options import InputFile, Json, Profile, device_profile
+from magis.cli.options import GraphOrPlanFile, Json, Profile, device_profile
 from magis.cli.outcome import Outcome
 from magis.cli.subject import read_subject
 from magis.report import MemoryReport
 from magis.report.render import memory_view
 
 
-def inspect(file: InputFile, device: Profile = None, json: Json = False) -> Outcome:
+def inspect(file: GraphOrPlanFile, device: Profile = None, json: Json = False) -> Outcome:
     """Show where the memory of a graph or a plan goes.
 
     The peak, what is live there by kind, by module and by operator, and the biggest tensors with
     the source lines that made them.
-
-    FILE is a graph (made by `magis capture`) or a plan (made by `magis optimize`).
     """
     subject = read_subject(file)
     profile = device_profile(device or subject.profile, subject.graph.device)

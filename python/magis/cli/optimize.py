@@ -11,7 +11,7 @@ from rich.text import Text
 
 from magis.cli import status
 from magis.cli.files import check_distinct, check_writable, write_text
-from magis.cli.options import InputFile, Json, Profile, device_profile
+from magis.cli.options import GraphFile, Json, Profile, device_profile
 from magis.cli.outcome import Outcome
 from magis.cli.search import Budget, Target, resolve, search
 from magis.cli.status import UsageError
@@ -22,7 +22,7 @@ from magis.runtime.plan_file import envelope
 
 
 def optimize(
-    file: InputFile,
+    file: GraphFile,
     memory_limit: Annotated[
         str | None,
         typer.Option(
@@ -59,8 +59,7 @@ def optimize(
 ) -> Outcome:
     """Find a plan that keeps a limit on memory or on time.
 
-    FILE is a graph that `magis capture` wrote. Ctrl-C ends the search early and keeps the best plan
-    found so far.
+    Ctrl-C ends the search early and keeps the best plan found so far.
 
     Exit status: 0 done; 2 something is wrong with the input; 3 the limit was not reached, the best
     plan was written.

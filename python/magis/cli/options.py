@@ -21,7 +21,18 @@ Profile = Annotated[
         "h200 or cpu. Default: cpu for a graph captured on the CPU, else reference.",
     ),
 ]
-InputFile = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
+GraphFile = Annotated[
+    Path,
+    typer.Argument(metavar="GRAPH", help="A graph that `magis capture` wrote.", show_default=False),
+]
+GraphOrPlanFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A graph (from `magis capture`) or a plan (from `magis optimize`).",
+        show_default=False,
+    ),
+]
 
 
 def one_of(option: str, value: str, choices: Sequence[str]) -> str:
