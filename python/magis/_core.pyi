@@ -129,11 +129,11 @@ def optimize(
     time_budget: float = 10.0,
     state_budget: int = 0,
     seed: int = 0,
-    progress: Callable[[Progress], bool] | None = None,  # False stops; called without other threads, with the GIL
+    progress: Callable[[Progress], bool]
+    | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...
-
 def in_place_forms() -> list[tuple[str, str, str, list[int]]]:
-    """(operator, spelling in place, keyword that receives the operand or "", positions that may be overwritten)."""
+    """(operator, spelling in place, keyword for the operand or "", positions overwritable)."""
 
 def operator_purity(name: str) -> str: ...  # pure random mutating view opaque
 def known_operators() -> list[str]: ...

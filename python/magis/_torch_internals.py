@@ -15,6 +15,7 @@ from unittest import mock
 import torch
 import torch.utils._pytree as pytree
 import torch.utils.checkpoint
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -40,6 +41,7 @@ __all__ = [
     "FakeTensorMode",
     "FunctionalTensor",
     "FunctionalTensorMode",
+    "OpOverload",
     "RuntimeScalars",
     "TorchDispatchMode",
     "current_autograd_node",

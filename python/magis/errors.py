@@ -1,8 +1,8 @@
-"""What can go wrong through no fault of magis. Every message names the thing and says what to do."""
+"""What can go wrong through no fault of magis: every message names the thing and the way out."""
 
 
 class MagisError(Exception):
-    """Base of all errors that a user can cause and mend. `str(error)` is complete, fit to be shown as it is."""
+    """Base of all errors that a user can cause and mend. `str(error)` is fit to be shown."""
 
 
 class CaptureError(MagisError):
@@ -18,7 +18,7 @@ class LimitNotMetError(MagisError):
 
 
 class GuardError(MagisError):
-    """Something frozen at capture has changed (shape, mode, parameter identity, ...) and replanning was not allowed."""
+    """Something frozen at capture (a shape, a mode, a parameter) changed, and `on_new_shape="error"`."""
 
 
 class ReplayError(MagisError):
@@ -29,8 +29,8 @@ class PlanError(MagisError):
     """A plan does not belong to this graph, or its program is not a valid execution of it."""
 
 
-class TornStep(MagisError):  # noqa: N818 - it names a state, not only an error
-    """A step was interrupted while it added into existing gradients; `touched` names those already changed."""
+class TornStep(MagisError):
+    """A step was interrupted while it added into gradients; `touched` names those changed."""
 
     def __init__(self, message: str, touched: list[str]) -> None:
         super().__init__(message)

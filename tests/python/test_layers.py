@@ -35,7 +35,8 @@ def core_violations(root: Path) -> list[str]:
     for path in sorted([*root.glob("include/magis/**/*.h"), *root.glob("src/**/*")]):
         if path.suffix not in {".h", ".cpp"}:
             continue
-        layer = path.relative_to(root / ("src" if "src" in path.parts else "include/magis")).parts[0]
+        top = root / ("src" if "src" in path.parts else "include/magis")
+        layer = path.relative_to(top).parts[0]
         for used in re.findall(r'#include "(?:magis/)?(\w+)/', path.read_text()):
             if CORE.index(used) > CORE.index(layer) or (layer, used) in CORE_FORBIDDEN:
                 found.append(f"{path.relative_to(ROOT)}: {layer} includes {used}")
@@ -77,7 +78,9 @@ def test_python_imports_point_left() -> None:
 
 def test_every_python_folder_has_a_place() -> None:
     package = ROOT / "python" / "magis"
-    parts = {p.name.removesuffix(".py") for p in package.iterdir() if p.suffix == ".py" or p.is_dir()}
+    parts = {
+        p.name.removesuffix(".py") for p in package.iterdir() if p.suffix == ".py" or p.is_dir()
+    }
     assert parts - {"__init__", "__pycache__", "__main__"} <= set(PYTHON)
 
 

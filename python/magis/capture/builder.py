@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from magis import _torch_internals as internals
+from magis._torch_internals import OpOverload
 from magis.capture.ir import Graph, Input, InputKind, Site, Statement, Value, map_values
 from magis.capture.text import contiguous_strides
 
@@ -92,7 +93,7 @@ class Builder:
 
     def run(
         self,
-        operator: torch._ops.OpOverload,
+        operator: OpOverload,
         args: Sequence[Any],
         kwargs: dict[str, Any] | None = None,
         results: Any = None,
@@ -112,7 +113,7 @@ class Builder:
 
     def run_one(
         self,
-        operator: torch._ops.OpOverload,
+        operator: OpOverload,
         args: Sequence[Any],
         kwargs: dict[str, Any] | None = None,
         result: torch.Tensor | None = None,
@@ -121,7 +122,7 @@ class Builder:
 
     def view(
         self,
-        operator: torch._ops.OpOverload,
+        operator: OpOverload,
         base: Value,
         *args: Any,
         result: torch.Tensor | None = None,
@@ -141,7 +142,7 @@ class Builder:
         return value
 
     def fake_results(
-        self, operator: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+        self, operator: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         with torch.no_grad(), self.fake_mode:
             return operator(*map_values(list(args), _stand_in), **map_values(kwargs, _stand_in))
@@ -231,7 +232,7 @@ _RESULT_NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _wish(operator: torch._ops.OpOverload, index: int) -> str:
+def _wish(operator: OpOverload, index: int) -> str:
     """The first result is named after the operator; others as said above, in the schema, or by
     position.
     """

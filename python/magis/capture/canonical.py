@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from magis._torch_internals import OpOverload
 from magis.capture import scalars
 from magis.capture.builder import Builder
 from magis.capture.constants import Constants
@@ -24,10 +25,10 @@ from magis.capture.trace import Traced
 from magis.capture.views import VIEW_RULES, strided_view
 from magis.errors import CaptureError
 
-RULES: dict[torch._ops.OpOverload, Rule] = {**VIEW_RULES, **FACTORY_RULES}
+RULES: dict[OpOverload, Rule] = {**VIEW_RULES, **FACTORY_RULES}
 
 # Operators whose memory or behaviour cannot be known from a trace.
-_REFUSED: dict[torch._ops.OpOverload, str] = {
+_REFUSED: dict[OpOverload, str] = {
     torch.ops.aten.mkldnn_rnn_layer.default: (
         "an LSTM on the CPU runs oneDNN's fused kernel, whose workspace is not known before it"
         " runs. Train it under `with torch.backends.mkldnn.flags(enabled=False):`."
@@ -83,7 +84,7 @@ class CanonicalPass:
         args = [self._translate(arg) for arg in node.args]
         if scalars.is_scalar_node(node):
             return scalars.apply(function, tuple(args))
-        if not isinstance(function, torch._ops.OpOverload):
+        if not isinstance(function, OpOverload):
             raise CaptureError(
                 f"the step runs {function}, which is not an operator with a schema and cannot be"
                 " written into a graph"
@@ -104,7 +105,7 @@ class CanonicalPass:
     def _take_over(
         self,
         node: torch.fx.Node,
-        function: torch._ops.OpOverload,
+        function: OpOverload,
         args: list[Any],
         kwargs: dict[str, Any],
     ) -> Any:
@@ -181,7 +182,7 @@ def remove_dead_code(graph: Graph) -> None:
     ]
 
 
-def _has_effect(function: torch._ops.OpOverload) -> bool:
+def _has_effect(function: OpOverload) -> bool:
     return (
         function._schema.is_mutable
         or torch.Tag.nondeterministic_seeded in function.tags

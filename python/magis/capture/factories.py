@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from magis._torch_internals import OpOverload
 from magis.capture.builder import Builder, is_dense
 from magis.capture.ir import Value
 from magis.capture.rules import Rule
@@ -93,7 +94,7 @@ def _to_copy(b: Builder, node: torch.fx.Node, args: list[Any], kwargs: dict[str,
     return b.run_one(_aten._to_copy.default, (x,), kept, made)
 
 
-FACTORY_RULES: dict[torch._ops.OpOverload, Rule] = {
+FACTORY_RULES: dict[OpOverload, Rule] = {
     _aten.zeros.default: _filled(0),
     _aten.zeros_like.default: _filled(0),
     _aten.new_zeros.default: _filled(0),

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from magis._torch_internals import FakeTensorMode
+from magis._torch_internals import FakeTensorMode, OpOverload
 
 _aten = torch.ops.aten
 
@@ -53,7 +53,7 @@ def _statistics_dtype(x: torch.Tensor, weight: torch.Tensor | None) -> torch.dty
     return x.dtype if weight is None else weight.dtype
 
 
-_TRUE_DTYPES: dict[torch._ops.OpOverload, Callable[[Sequence[Any]], Dtypes]] = {
+_TRUE_DTYPES: dict[OpOverload, Callable[[Sequence[Any]], Dtypes]] = {
     _aten.native_layer_norm.default: _layer_norm,
     _aten.native_group_norm.default: _group_norm,
     _aten.native_group_norm_backward.default: _group_norm_backward,

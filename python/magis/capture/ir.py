@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import torch
 
+from magis._torch_internals import OpOverload
+
 InputKind = Literal["param", "buffer", "batch", "const", "state", "scalar"]
 OutputKind = Literal["loss", "aux", "grad", "buffer", "param", "state"]
 
@@ -52,7 +54,7 @@ class Site:
 class Statement:
     """One operator or view."""
 
-    operator: torch._ops.OpOverload
+    operator: OpOverload
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: list[Value]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from magis import _torch_internals as internals
+from magis._torch_internals import OpOverload
 
 # Enough for indices and masks of long sequences; what is larger is computed at every run.
 _MOST_NODES = 500
@@ -62,7 +63,7 @@ def _computable(node: torch.fx.Node) -> bool:
         return True
     return (
         node.op == "call_function"
-        and isinstance(node.target, torch._ops.OpOverload)
+        and isinstance(node.target, OpOverload)
         and node.target.namespace == "aten"
         and not node.target._schema.is_mutable
         and torch.Tag.nondeterministic_seeded not in node.target.tags

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import torch
 
+from magis._torch_internals import OpOverload
+
 _library = torch.library.Library("magis", "FRAGMENT")
 _library.define(
     "bernoulli(int[] size, int[] stride, float p, *, ScalarType dtype, Device? device=None)"
@@ -43,4 +45,4 @@ def _bernoulli_fake(
 _library.impl("bernoulli", _bernoulli, "CompositeExplicitAutograd")
 torch.library.register_fake("magis::bernoulli", _bernoulli_fake, lib=_library)
 
-bernoulli: torch._ops.OpOverload = torch.ops.magis.bernoulli.default
+bernoulli: OpOverload = torch.ops.magis.bernoulli.default

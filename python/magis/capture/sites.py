@@ -23,6 +23,7 @@ from torch.nn.modules.module import (
 )
 
 from magis import _torch_internals as internals
+from magis._torch_internals import OpOverload
 from magis.capture import operators
 from magis.capture.ir import Site
 from magis.capture.known_values import known_value
@@ -105,7 +106,7 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(
         self,
-        func: torch._ops.OpOverload,
+        func: OpOverload,
         types: Any,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from magis._torch_internals import OpOverload
 from magis.capture.ir import Graph, Input, Site, Statement, Value
 from magis.errors import CaptureError
 
@@ -107,7 +108,7 @@ def _constant_data(data: torch.Tensor) -> str:
     return base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode("ascii")
 
 
-def operator_name(operator: torch._ops.OpOverload) -> str:
+def operator_name(operator: OpOverload) -> str:
     """`aten.mul.Tensor`; the overload `default` is left out."""
     return str(operator).removesuffix(".default")
 

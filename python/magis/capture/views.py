@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from magis._torch_internals import OpOverload
 from magis.capture.builder import Builder
 from magis.capture.ir import Value
 from magis.capture.rules import Rule
@@ -188,7 +189,7 @@ def _negate(b: Builder, node: torch.fx.Node, args: list[Any], _k: dict[str, Any]
     return b.run_one(_aten.neg.default, (args[0],))
 
 
-VIEW_RULES: dict[torch._ops.OpOverload, Rule] = {
+VIEW_RULES: dict[OpOverload, Rule] = {
     _aten.t.default: _transpose_last,
     _aten.mT.default: _transpose_last,
     _aten.transpose.int: _transpose,
