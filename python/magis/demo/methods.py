@@ -20,6 +20,14 @@ Step = Callable[[Batch], Tensor]
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What magis is given; the other ways know no limit."""
+
+    memory_limit: int | str  # persistent bytes included
+    search_seconds: float = 10.0
+
+
+@dataclass(frozen=True)
 class Way:
     """A step, and what magis says of it if it is magis's."""
 
@@ -59,7 +67,7 @@ def bert(dropout: float, seed: int) -> Any:
 
 def plain_step(model: nn.Module, batch: Batch) -> Tensor:
     loss = model_loss(model, **batch)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return loss.detach()
 
 
@@ -75,28 +83,34 @@ def step_in_parts(model: nn.Module, batch: Batch) -> Tensor:
         piece = {key: value.chunk(PARTS)[part] for key, value in batch.items()}
         share = (piece["labels"] != IGNORED).sum() / total
         weighted = model_loss(model, **piece) * share
-        weighted.backward()  # type: ignore[no-untyped-call]
+        weighted.backward()
         loss += weighted.detach()
     return loss
 
 
-def eager(model: Any, batch: Batch, memory_limit: int | str) -> Way:
+def eager(model: Any, batch: Batch, budget: Budget) -> Way:
     return Way(partial(plain_step, model))
 
 
-def checkpointing(model: Any, batch: Batch, memory_limit: int | str) -> Way:
+def checkpointing(model: Any, batch: Batch, budget: Budget) -> Way:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # the name changes in transformers 6
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return Way(partial(plain_step, model))
 
 
-def accumulation(model: Any, batch: Batch, memory_limit: int | str) -> Way:
+def accumulation(model: Any, batch: Batch, budget: Budget) -> Way:
     return Way(partial(step_in_parts, model))
 
 
-def optimized(model: Any, batch: Batch, memory_limit: int | str) -> Way:
-    step = magis.optimize(model, model_loss, batch, memory_limit=memory_limit)
+def optimized(model: Any, batch: Batch, budget: Budget) -> Way:
+    step = magis.optimize(
+        model,
+        model_loss,
+        batch,
+        memory_limit=budget.memory_limit,
+        time_budget=budget.search_seconds,
+    )
     return Way(lambda batch: step(**batch), step.report)
 
 
@@ -114,15 +128,13 @@ def persistent_bytes(model: nn.Module, batch: Batch) -> int:
     return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
 
 
-def make(name: str, *, dropout: float, seed: int, batch: Batch, memory_limit: int | str) -> Method:
+def make(name: str, *, dropout: float, seed: int, batch: Batch, budget: Budget) -> Method:
     """The method of that name on a fresh model; equal seeds give equal weights and dropout.
 
-    Args:
-        batch: an example of every batch to come.
-        memory_limit: what magis.optimize is given, persistent bytes included; the others ignore it.
+    `batch` is an example of every batch to come.
     """
     model = bert(dropout, seed)
     start = torch.get_rng_state()
-    way = METHODS[name](model, batch, memory_limit)
+    way = METHODS[name](model, batch, budget)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     return Method(name, model, way.step, optimizer, start, way.report)

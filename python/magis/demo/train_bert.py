@@ -22,7 +22,7 @@ from rich.progress import Progress
 
 from magis import measure
 from magis.demo import tables, text, trial
-from magis.demo.methods import METHODS, Method, bert, make, persistent_bytes
+from magis.demo.methods import METHODS, Budget, Method, bert, make, persistent_bytes
 from magis.demo.trial import Trial
 from magis.errors import MagisError
 
@@ -57,6 +57,13 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         f"{tables.megabytes(TRANSIENT_LIMIT_WITH_DROPOUT)} MB with",
     )
     parser.add_argument(
+        "--time-budget",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long magis may search (default 10)",
+    )
+    parser.add_argument(
         "--methods",
         nargs="+",
         choices=list(METHODS),
@@ -80,13 +87,14 @@ def train(options: argparse.Namespace, dropout: float, console: Console) -> dict
     if limit is None:
         limit = persistent + (TRANSIENT_LIMIT_WITH_DROPOUT if dropout else TRANSIENT_LIMIT)
 
+    budget = Budget(limit, options.time_budget)
     errors = Console(stderr=True)
     names = ["eager", *(name for name in METHODS if name in options.methods and name != "eager")]
     methods: list[Method] = []
     for name in names:
         if name == "magis" and errors.is_terminal:
             errors.print("capturing and optimizing ...", style="dim")
-        methods.append(make(name, dropout=dropout, seed=SEED, batch=batches[0], memory_limit=limit))
+        methods.append(make(name, dropout=dropout, seed=SEED, batch=batches[0], budget=budget))
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task(f"training, dropout {dropout:g}", total=options.steps)
         trials = trial.run(methods, batches, lambda done: progress.update(task, completed=done))

@@ -17,6 +17,8 @@ from magis.demo.text import IGNORED, MASK_TOKEN, Batch
 from magis.demo.trial import Trial, run
 from magis.zoo.huggingface import model_loss
 
+NO_BUDGET = methods.Budget(memory_limit=0)
+
 
 def batches(count: int, seed: int = 0) -> list[Batch]:
     return list(text.masked_batches(text.standard_library(), count, 8, 32, seed))
@@ -73,7 +75,7 @@ def test_checkpointing_computes_the_same_and_is_on(
 ) -> None:
     batch, expected = eager
     model = methods.bert(dropout=0.0, seed=0)
-    way = methods.checkpointing(model, batch, memory_limit=0)
+    way = methods.checkpointing(model, batch, budget=NO_BUDGET)
     layers = [0]
     for layer in model.bert.encoder.layer:
         layer.attention.register_forward_hook(lambda *_: layers.append(1))
@@ -85,7 +87,7 @@ def test_checkpointing_computes_the_same_and_is_on(
 def test_methods_have_random_states_of_their_own() -> None:
     steps = batches(2)
     pair = [
-        methods.make("eager", dropout=0.1, seed=0, batch=steps[0], memory_limit=0) for _ in "ab"
+        methods.make("eager", dropout=0.1, seed=0, batch=steps[0], budget=NO_BUDGET) for _ in "ab"
     ]
     first, second = run(pair, steps, on_round=lambda done: None)
     assert first.losses == second.losses
@@ -160,7 +162,7 @@ def test_an_unwritable_target_is_said_before_training_with_exit_status_2(
 
 def test_a_whole_run_keeps_its_promises(tmp_path: Path) -> None:
     figures = tmp_path / "run.json"
-    command = [sys.executable, "-m", "magis.demo.train_bert", "--steps", "2"]
+    command = [sys.executable, "-m", "magis.demo.train_bert", "--steps", "2", "--time-budget", "3"]
     done = subprocess.run(
         [*command, "--json", str(figures)], capture_output=True, text=True, check=False
     )
