@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from magis.report.lifetimes import last_readers, output_tensors
 from magis.report.modules import grouping, without_layer_number
-from magis.report.text import plural
 
 if TYPE_CHECKING:
     from magis import _core
 
 MOST_ROWS = 15
+# Modules are told apart a little more finely than that: what is small is summed up in the last row.
+_MOST_MODULES = 20
 
 # Kinds of what is live at the peak, in words.
 GRADIENT = "parameter gradients"
@@ -112,7 +113,7 @@ class MemoryReport:
         graph = plan.graph
         simulation = plan.simulate(device)
         live = _live_at_peak(plan, simulation)
-        group = grouping((tensor.module for tensor in live), MOST_ROWS)
+        group = grouping((tensor.module for tensor in live), _MOST_MODULES)
         by_kind = _shares(live, lambda tensor: tensor.kind)
         workspace = simulation.transient_peak_bytes - sum(tensor.bytes for tensor in live)
         if workspace:
@@ -236,7 +237,7 @@ def _shortened(shares: list[Share], noun: str) -> list[Share]:
         return shares
     kept, rest = shares[: MOST_ROWS - 1], shares[MOST_ROWS - 1 :]
     others = Share(
-        f"({plural(len(rest), 'other')} {noun})".replace("others ", "other "),
+        f"({len(rest)} other {noun})",
         sum(share.bytes for share in rest),
         sum(share.tensors for share in rest),
     )

@@ -1,0 +1,62 @@
+"""What a plan did, told from its program alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from magis import _core
+from magis.report.edits import find_edits
+
+GRAPH = """\
+magis 1
+device cpu
+site @1 "act" "model.py:3"
+batch %x "[0]" : f32[8]
+
+%a = aten.exp(%x) : f32[8] @1
+%b = aten.sin(%x) : f32[8]
+%c = aten.cos(%x) : f32[8]
+%d = aten.mul.Tensor(%a, %b) : f32[8]
+%e = aten.mul.Tensor(%d, %a) : f32[8]
+
+output aux "c" %c
+output aux "e" %e
+"""
+PROGRAM_ORDER = "run %a\nrun %b\nrun %c\nrun %d over %b\nrun %e over %d\nfree %a\n"
+
+
+def edits_of(program: str) -> list[dict[str, object]]:
+    plan = _core.Plan.parse(f"{GRAPH}\nprogram\n{program}")
+    plan.verify()
+    before = _core.Plan.program_order(plan.graph).simulate("cpu")
+    return find_edits(plan, before, plan.simulate("cpu"))
+
+
+def test_program_order_is_no_edit() -> None:
+    assert edits_of(PROGRAM_ORDER) == []
+
+
+def test_the_fewest_moves_that_explain_the_order() -> None:
+    # c from the middle to the front: one operator moved, although three stand elsewhere.
+    program = "run %c\nrun %a\nrun %b\nrun %d over %b\nrun %e over %d\nfree %a\n"
+    assert edits_of(program) == [{"kind": "reorder", "moved": 1, "operators": 5}]
+
+
+def test_a_recomputed_operator() -> None:
+    program = (
+        "run %a\nrun %b\nrun %c\nrun %d over %b\nfree %a\n"
+        "run %a as .1\nrun %e reading %a.1 over %d\nfree %a.1\n"
+    )
+    (edit,) = edits_of(program)
+    seconds = edit.pop("seconds")
+    assert edit == {
+        "kind": "recompute",
+        "operator": "aten.exp",
+        "tensor": "a",
+        "module": "act",
+        "source": "model.py:3",
+        "times": 1,
+        "bytes": 32,
+    }
+    exp = _core.Plan.program_order(_core.Graph.parse(GRAPH)).simulate("cpu").timeline[0]
+    assert seconds == pytest.approx(exp.end - exp.start)
