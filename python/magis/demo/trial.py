@@ -116,4 +116,4 @@ def _difference(gradients: dict[str, Tensor], reference: dict[str, Tensor]) -> f
     differences = (
         (gradients[name] - other).abs().max().item() for name, other in reference.items()
     )
-    return max(differences)
+    return float(max(differences))

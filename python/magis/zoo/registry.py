@@ -167,8 +167,11 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
 def _creation(dtype: torch.dtype, device: torch.device, seed: int) -> Iterator[None]:
     """Sets dtype, device and seed of what is made inside; leaves nothing global changed."""
     before = torch.get_default_dtype()
-    devices = [] if device.type in ("cpu", "meta") else [device]
-    with torch.random.fork_rng(devices, device_type="cuda"), torch.device(device):
+    if device.type in ("cpu", "meta"):
+        generators = torch.random.fork_rng(devices=[])
+    else:
+        generators = torch.random.fork_rng([device], device_type=device.type)
+    with generators, torch.device(device):
         torch.manual_seed(seed)
         torch.set_default_dtype(dtype)
         try:
