@@ -18,7 +18,7 @@ class LimitNotMetError(MagisError):
 
 
 class GuardError(MagisError):
-    """Something frozen at capture (a shape, a mode, a parameter) changed, and `on_new_shape="error"`."""
+    """Something frozen at capture (shape, mode, parameter) changed; replanning was ruled out."""
 
 
 class ReplayError(MagisError):
