@@ -9,13 +9,14 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from magis.cli.files import check_writable, write_text
+from magis.cli.files import check_writable
 from magis.cli.options import Json, device_profile, one_of
 from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
 from magis.cli.status import UsageError
 from magis.cli.workload import Workload, ZooOptions, file_workload, is_file, zoo_workload
 from magis.errors import ReplayError
+from magis.files import write_text
 from magis.report import MemoryReport
 from magis.report.render import summary_view
 

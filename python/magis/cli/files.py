@@ -1,13 +1,13 @@
-"""Reading graphs and plans, and writing results so that a failure leaves no half-written file."""
+"""Reading graphs and plans; refusing what cannot be written before any work is done."""
 
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from pathlib import Path
 
 from magis.cli.status import UsageError
+from magis.files import is_read_only
 
 
 def read_text(path: Path, way: str = "`magis capture` makes graph files") -> str:
@@ -42,7 +42,7 @@ def check_writable(path: Path, option: str) -> None:
     if not folder.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {folder}")
     for place in (path, folder):
-        if place.exists() and not stat.S_IMODE(place.stat().st_mode) & 0o222:
+        if is_read_only(place):
             what = "folder" if place is folder else "file"
             raise UsageError(f"{option} {path}: the {what} {place} is read-only; choose another")
     if path.exists() and not path.is_file():
@@ -55,27 +55,6 @@ def check_writable(path: Path, option: str) -> None:
     os.unlink(probe)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes the whole of `text`, or nothing: to a temporary file beside it, then renamed over it.
-
-    A symbolic link keeps pointing where it does; an existing file keeps its permissions.
-    """
-    target = path.resolve()
-    if target.exists() and not target.is_file():
-        target.write_text(text, encoding="utf-8")
-        return
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def check_distinct(paths: dict[str, Path | None]) -> None:
     """Raises UsageError if two of these (what each is -> where) are the same file."""
     seen: dict[Path, str] = {}
@@ -85,9 +64,3 @@ def check_distinct(paths: dict[str, Path | None]) -> None:
         other = seen.setdefault(path.resolve(), name)
         if other != name:
             raise UsageError(f"{name} and {other} are both {path}; give them different names")
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -10,12 +10,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from magis.cli import status
-from magis.cli.files import check_distinct, check_writable, write_text
+from magis.cli.files import check_distinct, check_writable
 from magis.cli.options import GraphFile, Json, Profile, device_profile
 from magis.cli.outcome import Outcome
 from magis.cli.search import Budget, Target, resolve, search
 from magis.cli.status import UsageError
 from magis.cli.subject import read_graph
+from magis.files import write_text
 from magis.limits import Limit, parse_limit
 from magis.report import Report
 from magis.runtime.plan_file import envelope

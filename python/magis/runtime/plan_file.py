@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magis import __version__
 from magis.errors import PlanError
+from magis.files import write_text
 from magis.report import Report
 
 if TYPE_CHECKING:
@@ -70,33 +69,11 @@ def write_plan(path: str | os.PathLike[str], plan: _core.Plan, report: Report) -
     """Writes the whole file or nothing. Raises PlanError if `path` cannot be written."""
     target = Path(path)
     try:
-        _replace(target.resolve(), envelope(plan, report))
+        write_text(target, envelope(plan, report))
     except OSError as error:
         raise PlanError(
             f"{target}: the plan cannot be written ({error.strerror or error}); choose another path"
         ) from None
-
-
-def _replace(target: Path, text: str) -> None:
-    """A temporary file beside `target`, then renamed over it: a reader sees the old file or the new
-    one.
-    """
-    if target.is_dir():
-        raise IsADirectoryError(None, "is a folder")
-    if target.exists() and not stat.S_IMODE(target.stat().st_mode) & 0o222:
-        raise PermissionError(None, "the file is read-only")
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def read_plan(path: str | os.PathLike[str]) -> PlanFile:

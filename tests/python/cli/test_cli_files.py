@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from magis.cli.files import check_distinct, check_writable, read_text, write_text
+from magis.cli.files import check_distinct, check_writable, read_text
 from magis.cli.status import UsageError
+from magis.files import write_text
 
 
 def test_writes_the_text_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -42,6 +43,17 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
         write_text(target, "new")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_read_only_file_stays(tmp_path: Path) -> None:
+    target = tmp_path / "kept"
+    target.write_text("kept")
+    target.chmod(0o444)
+    with pytest.raises(PermissionError, match="read-only"):
+        write_text(target, "new")
+    with pytest.raises(IsADirectoryError):
+        write_text(tmp_path, "new")
+    assert target.read_text() == "kept"
 
 
 def test_a_symbolic_link_is_written_through(tmp_path: Path) -> None:
