@@ -4,8 +4,6 @@ running on fakes.
 
 from __future__ import annotations
 
-import keyword
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,48 +13,10 @@ import torch
 from magis import _torch_internals as internals
 from magis._torch_internals import OpOverload
 from magis.capture.ir import Graph, Input, InputKind, Site, Statement, Value, map_values
+from magis.capture.names import wished_name
 from magis.capture.text import contiguous_strides
 
 _aten = torch.ops.aten
-# Words that generated code uses itself.
-_RESERVED = {"torch", "aten", "inputs", "device", "step", "none", "true", "false", "inf", "nan"}
-
-
-class Names:
-    """Distinct identifiers: mm, mm_1, mm_2, ..."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._next: dict[str, int] = {}
-
-    def fresh(self, wish: str) -> str:
-        stem = re.sub(r"[^A-Za-z0-9_]+", "_", wish).strip("_") or "value"
-        if stem[0].isdigit():
-            stem = f"_{stem}"
-        if keyword.iskeyword(stem) or stem in _RESERVED:
-            stem += "_"
-        name, number = stem, self._next.get(stem, 0)
-        while name in self._taken:
-            number += 1
-            name = f"{stem}_{number}"
-        self._next[stem] = number
-        self._taken.add(name)
-        return name
-
-
-def assign_names(graph: Graph) -> None:
-    """Turns wishes into names: of inputs by path, of results by operator, counted in program order.
-
-    An operator's further results are named after the first.
-    """
-    names = Names()
-    for item in graph.inputs:
-        item.value.name = names.fresh(item.value.name)
-    for statement in graph.statements:
-        first, *others = statement.results
-        first.name = names.fresh(first.name)
-        for value in others:
-            value.name = names.fresh(first.name + value.name)
 
 
 class Builder:
@@ -105,7 +65,7 @@ class Builder:
         if results is None:
             results = self.fake_results(operator, args, kwargs)
         flat = list(results) if isinstance(results, (list, tuple)) else [results]
-        values = [Value(_wish(operator, i), _tensor(r)) for i, r in enumerate(flat)]
+        values = [Value(wished_name(operator, i), _tensor(r)) for i, r in enumerate(flat)]
         self.graph.statements.append(
             Statement(operator, tuple(args), kwargs, values, self._site, self._backward)
         )
@@ -211,36 +171,3 @@ def _stand_in(value: Value) -> Any:
 
 def _tensor(result: Any) -> torch.Tensor | None:
     return result if isinstance(result, torch.Tensor) else None
-
-
-_RESULT_NAMES: dict[str, tuple[str, ...]] = {
-    "aten::native_layer_norm": ("", "mean", "rstd"),
-    "aten::native_group_norm": ("", "mean", "rstd"),
-    "aten::native_layer_norm_backward": ("", "weight", "bias"),
-    "aten::native_group_norm_backward": ("", "weight", "bias"),
-    "aten::native_batch_norm_backward": ("", "weight", "bias"),
-    "aten::convolution_backward": ("", "weight", "bias"),
-    "aten::native_batch_norm": ("", "mean", "rstd"),
-    "aten::_native_batch_norm_legit": ("", "mean", "rstd"),
-    "aten::_native_batch_norm_legit_functional": (
-        *("", "mean", "rstd"),
-        *("running_mean", "running_var"),
-    ),
-    "aten::max_pool2d_with_indices": ("", "indices"),
-    "aten::native_dropout": ("", "mask"),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": ("", "key", "value"),
-}
-
-
-def _wish(operator: OpOverload, index: int) -> str:
-    """The first result is named after the operator; others as said above, in the schema, or by
-    position.
-    """
-    if index == 0:
-        return str(operator).split(".")[1].strip("_")
-    schema = operator._schema
-    names = _RESULT_NAMES.get(schema.name, ())
-    if index < len(names):
-        return f"_{names[index]}"
-    name = schema.returns[index].name if index < len(schema.returns) else ""
-    return f"_{name}" if name else f"_r{index}"

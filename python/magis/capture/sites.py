@@ -42,7 +42,6 @@ _INSTALLED = tuple(
     {sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep}
 )
 
-
 # Checks of data that return nothing; a captured step computes what it computes without asking.
 _CHECKS = frozenset(
     {
@@ -77,9 +76,8 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         self.outside: dict[int, torch.Tensor] = {}  # real tensors that operators read, by id
         self._paths = paths
         self._modules: list[str] = []
-        self._site_of: dict[
-            int, Site
-        ] = {}  # autograd sequence number -> site of the forward operator
+        # Of forward operators, by the sequence number of their autograd node.
+        self._site_of: dict[int, Site] = {}
 
     @contextlib.contextmanager
     def following_modules(self) -> Iterator[None]:

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from magis.capture.batch import BatchLeaf, OutLeaf, OutputScalar, TreeSpec
-from magis.capture.builder import assign_names
 from magis.capture.canonical import CanonicalPass, remove_dead_code
 from magis.capture.checks import check_batch, check_model, resolve_device
 from magis.capture.layout import add_outputs
+from magis.capture.names import assign_names
 from magis.capture.optimizers import make_optimizer
 from magis.capture.text import DTYPE_WORDS, graph_text
 from magis.capture.trace import Settings, trace_step

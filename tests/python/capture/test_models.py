@@ -82,6 +82,15 @@ def test_llama_without_cache() -> None:
     assert not check_step(model, own_loss, tokens()).as_if_compiled
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradient_checkpointing_of_hugging_face(reentrant: bool) -> None:
+    model = hugging_face("Bert", "ForMaskedLM", **TINY)
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    step = check_step(model, own_loss, tokens())
+    products = [line for line in step.text.splitlines() if "aten.addmm(" in line]
+    assert not [line for line in products if line.endswith("backward")]  # nothing runs twice
+
+
 def test_gpt_neo() -> None:
     model = hugging_face(
         "GPTNeo",
