@@ -12,6 +12,9 @@ USER_ERROR = 2
 LIMIT_NOT_MET = 3
 INTERRUPTED = 130
 
+# How PyTorch says so, on CPU and on CUDA.
+_OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")
+
 
 class UsageError(MagisError):
     """What was typed cannot be done; the message names the argument and the way out."""
@@ -20,7 +23,8 @@ class UsageError(MagisError):
 def report_failure(error: BaseException) -> int:
     """Says on stderr what went wrong, in one message, and returns the exit status.
 
-    A traceback appears only for what we did not expect, and only with MAGIS_DEBUG=1.
+    Tracebacks, of what we did not expect and of the user's own code, appear only with
+    MAGIS_DEBUG=1.
     """
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         print("magis: interrupted; nothing was written", file=sys.stderr)
@@ -30,12 +34,15 @@ def report_failure(error: BaseException) -> int:
         # more to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    debug = os.environ.get("MAGIS_DEBUG", "") not in ("", "0")
     message = _user_message(error)
     if message is not None:
+        if debug and error.__cause__ is not None:  # the user's own code failed: show where
+            traceback.print_exception(error.__cause__)
         if message:  # empty: only help was asked for, and it has been shown
             print(f"magis: error: {message}", file=sys.stderr)
         return USER_ERROR
-    if os.environ.get("MAGIS_DEBUG", "") not in ("", "0"):
+    if debug:
         traceback.print_exception(error)
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     print(
@@ -58,6 +65,7 @@ def _user_message(error: BaseException) -> str | None:
         return message and message + hint
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, MemoryError):
-        return "this machine has not enough memory for that"
+    if isinstance(error, MemoryError) or any(word in str(error) for word in _OUT_OF_MEMORY):
+        first_line = str(error).partition("\n")[0]
+        return f"this machine has not enough memory for that: {first_line or 'out of memory'}"
     return None

@@ -84,6 +84,18 @@ def test_a_traceback_is_shown_on_demand(
     assert 'raise ZeroDivisionError("division by zero")' in done.err
 
 
+def test_too_little_memory_is_no_bug(
+    magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allocate(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 7 bytes\nframe 0")
+
+    monkeypatch.setattr("magis.cli.inspect.read_subject", allocate)
+    done = magis("inspect", small)
+    assert_user_error(done, "has not enough memory for that: DefaultCPUAllocator: can't allocate")
+    assert "frame 0" not in done.err
+
+
 def test_interrupted_before_anything_is_there(
     magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

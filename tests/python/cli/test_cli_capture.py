@@ -113,6 +113,16 @@ def test_what_cannot_be_captured(
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == before
 
 
+def test_the_traceback_of_a_users_own_code_is_shown_on_demand(
+    magis: Magis, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAGIS_DEBUG", "1")
+    done = magis("capture", "train.py:fails")
+    assert done.status == 2
+    assert 'raise RuntimeError("no data set")' in done.err
+    assert done.err.endswith("magis: error: train.py:14: RuntimeError: no data set\n")
+
+
 def test_a_step_that_eager_does_not_reproduce(magis: Magis, folder: Path) -> None:
     done = magis("capture", "train.py:changes_by_itself")
     assert done.status == 2
