@@ -132,8 +132,9 @@ class LatencyLimit:
 
     def resolve(self, baseline_seconds: float) -> float:
         """The limit in seconds, for a step whose baseline takes `baseline_seconds`."""
-        # The times of the same operators in another order add up to another last digit.
-        return self.ratio * baseline_seconds * (1 + 1e-9)
+        # The times of the same operators in another order, or in whole picoseconds, add up to
+        # other last digits.
+        return self.ratio * baseline_seconds * (1 + 1e-6)
 
     def __str__(self) -> str:
         if not self.asked_for:

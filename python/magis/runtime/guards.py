@@ -86,7 +86,7 @@ def describe_leaf(leaf: Any) -> Leaf:
     """
     if isinstance(leaf, torch.Tensor):
         return tensor_facts(leaf)
-    if type(leaf) is float:
+    if isinstance(leaf, float):
         return AnyFloat
     try:
         hash(leaf)

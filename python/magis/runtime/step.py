@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -26,6 +26,9 @@ from magis.runtime.workshop import Planned, Workshop
 OnNewShape = Literal["replan", "eager", "error"]
 
 logger = logging.getLogger("magis")
+
+# So many new plans are hardly the last batch of an epoch and a switch to eval mode.
+_MANY_REPLANS = 8
 
 
 class Step:
@@ -58,6 +61,7 @@ class Step:
         self._plan_cache = plan_cache
         self._lock = threading.RLock()
         self._calls = 0
+        self._replans = 0
         self._view = ModelView(workshop.model)
         self._form = example.form
         self._paths = example.paths
@@ -138,30 +142,37 @@ class Step:
             if self._on_new_shape == "eager":
                 logger.info("running eagerly: %s", reason)
                 return None
-            logger.info("planning anew: %s", reason)
-            planned = self._workshop.make(arguments, self._view, first=False)
-            self._keep(key, planned)
+            planned = self._plan_anew(arguments, key, reason)
         self._plans.move_to_end(key)
         self._current = planned
         return planned
 
-    def _keep(self, key: Key, planned: Planned) -> None:
+    def _plan_anew(self, arguments: Arguments, key: Key, reason: str) -> Planned:
+        device = device_of(self._workshop.model, arguments)
+        if device != self._workshop.device:
+            raise GuardError(
+                f"the model was on {self._workshop.device} and is now on {device}; call "
+                "magis.optimize again"
+            )
+        logger.info("planning anew: %s", reason)
+        planned = self._workshop.make(arguments, self._view, first=False)
         self._plans[key] = planned
-        while len(self._plans) > self._plan_cache:
-            dropped, _ = self._plans.popitem(last=False)
-            logger.info("dropping the plan used longest ago (%d plans are kept)", self._plan_cache)
-            if dropped == self._key:
-                logger.info("that was the plan for the example batch")
+        if len(self._plans) > self._plan_cache:
+            self._plans.popitem(last=False)
+            logger.info("dropping the plan used longest ago; %d are kept", self._plan_cache)
+        self._replans += 1
+        if self._replans == _MANY_REPLANS:
+            warnings.warn(
+                f"{self._replans} plans were made after the first one, the last because of "
+                f"{reason}; each costs a search. Pad batches to a few shapes, pass numbers that "
+                'vary as floats or tensors, or use on_new_shape="eager".',
+                stacklevel=4,
+            )
+        return planned
 
 
 def device_of(model: nn.Module, arguments: Arguments) -> torch.device:
-    """Where the step runs: the device of the first parameter, else buffer, else batch tensor.
-    Raises MagisError if mixed.
-    """
+    """Where the step runs: the device of the first parameter, else buffer, else batch tensor."""
     tensors = [*model.parameters(), *model.buffers()]
     tensors = tensors or [leaf for leaf in arguments.leaves if isinstance(leaf, torch.Tensor)]
-    devices = dict.fromkeys(tensor.device for tensor in tensors)
-    return next(iter(devices), torch.device("cpu"))
-
-
-LossFunction = Callable[..., Any]
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))

@@ -92,7 +92,8 @@ class Workshop:
         if first:
             check_lower_bound(graph, self.settings, bound)
         result = search(graph, self.settings, bound)
-        tell_not_met(result, self.settings, bound, stacklevel=4)
+        # The user's own line is four calls up, one more where a call of the step plans anew.
+        tell_not_met(result, self.settings, bound, stacklevel=4 if first else 5)
         if first:
             before = measured or result.baseline_peak_bytes
             tell_nothing_gained(result, self.settings, before, stacklevel=4)

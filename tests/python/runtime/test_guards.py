@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 
+import numpy as np
 import pytest
 import torch
 from runtime_support import (
@@ -226,3 +228,34 @@ def test_one_call_runs_at_a_time():
     for thread in threads:
         thread.join()
     assert model.w.grad.tolist() == [6.0 * 3 * calls, 8.0 * 3 * calls]
+
+
+def test_many_new_plans_are_warned_about_once_where_the_step_is_called():
+    def repeated(model, x, times):
+        return sum(model(x).sum() for _ in range(times))
+
+    step = plan(Line(), repeated, (torch.ones(2), 1), verify="off")
+    for times in range(2, 9):
+        step(torch.ones(2), times)
+    with pytest.warns(
+        UserWarning, match=r"8 plans were made.*batch\[1\]: 1 planned, 9 given"
+    ) as seen:
+        step(torch.ones(2), 9)
+    assert [w.filename for w in seen if "plans were made" in str(w.message)] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step(torch.ones(2), 10)
+
+
+def test_a_numpy_float_is_a_float():
+    model = Line()
+    step = plan(model, lambda m, x, w: (m(x) * w).sum(), (torch.ones(2), 1.0), on_new_shape="error")
+    assert step(torch.ones(2), np.float64(3.0)).item() == 21.0
+
+
+def test_a_model_that_has_moved_to_another_device_needs_a_new_step():
+    model = Line()
+    step = plan(model, squares, (torch.ones(2),))
+    model.to("meta")
+    with pytest.raises(GuardError, match="was on cpu and is now on meta"):
+        step(torch.ones(2))
