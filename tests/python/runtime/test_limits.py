@@ -70,7 +70,9 @@ def test_a_memory_limit_of_nothing_is_refused(value):
     ("value", "expected"), [(1.1, 1.1), (1, 1.0), ("10%", 1.1), ("0 %", 1.0), (2, 2.0)]
 )
 def test_latency_limits_are_multiples_of_the_baselines_time(value, expected):
-    assert LatencyLimit.parse(value).resolve(baseline_seconds=10.0) == pytest.approx(10 * expected, rel=1e-5)
+    assert LatencyLimit.parse(value).resolve(baseline_seconds=10.0) == pytest.approx(
+        10 * expected, rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(
