@@ -39,7 +39,7 @@ class Greedy {
   // the way is offered to `incumbent`.
   bool descend(const GreedyOptions& options, Incumbent& incumbent);
 
-  const Scorer& scorer() const { return scorer_; }
+  Scorer& scorer() { return scorer_; }
 
   // Undoes recomputation as long as the peak stays within `allowed`: what saves most time first.
   void tighten(Bytes allowed);

@@ -2,34 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <iterator>
 
 namespace magis {
 
 LocalSearch::LocalSearch(Evaluator& evaluator, const Scorer& scorer, Budget& budget, Random& random,
-                         std::vector<std::vector<EdgeId>> classes)
-    : evaluator_(evaluator),
-      scorer_(scorer),
-      budget_(budget),
-      random_(random),
-      classes_(std::move(classes)) {
-  for (const Picoseconds time : evaluator.problem().time) least_time_ += time;
-}
-
-double LocalSearch::energy() {
-  constexpr double kTimeWeight = 3;
-  constexpr double kSlackWeight = 0.02;
-  if (!evaluator_.feasible()) return 1e9;
-  usage_ = evaluator_.usage(aims_.peak);
-  const double peak = static_cast<double>(std::max<Bytes>(aims_.peak, 1));
-  const double segments = evaluator_.op_count();
-  double energy = static_cast<double>(usage_.overflow) / (peak * segments);
-  if (usage_.peak > aims_.peak) energy += static_cast<double>(usage_.peak - aims_.peak) / peak;
-  const Picoseconds time = evaluator_.time();
-  const double least = static_cast<double>(least_time_);
-  if (time > aims_.time) energy += kTimeWeight * static_cast<double>(time - aims_.time) / least;
-  return energy + kSlackWeight * static_cast<double>(time - least_time_) / least;
-}
+                         std::span<const std::vector<EdgeId>> classes)
+    : evaluator_(evaluator), scorer_(scorer), budget_(budget), random_(random), classes_(classes) {}
 
 Mode LocalSearch::other_mode(Mode mode) {
   constexpr Mode kModes[] = {Mode::keep, Mode::keep, Mode::recompute, Mode::recompute,
@@ -39,70 +18,65 @@ Mode LocalSearch::other_mode(Mode mode) {
   return other;
 }
 
-void LocalSearch::edit() {
+Edit LocalSearch::edit_of_use() {
   const std::vector<EdgeId>& edges = scorer_.edges();
-  const int count = random_.chance(0.3) ? 2 : 1;
-  for (int i = 0; i < count; ++i) {
-    const EdgeId edge = edges[random_.below(edges.size())];
-    evaluator_.set_mode(edge, other_mode(evaluator_.mode(edge)));
-  }
+  const std::size_t i = random_.below(edges.size());
+  return SetModes{std::span(edges).subspan(i, 1), other_mode(evaluator_.mode(edges[i]))};
 }
 
-void LocalSearch::edit_class() {
-  const std::vector<EdgeId>& members = classes_[random_.below(classes_.size())];
+Edit LocalSearch::edit_of_class() {
+  const std::span<const EdgeId> members = classes_[random_.below(classes_.size())];
   const Mode mode = other_mode(evaluator_.mode(members[random_.below(members.size())]));
-  std::size_t begin = 0;
-  std::size_t count = members.size();
-  if (random_.chance(0.35)) {
-    begin = random_.below(members.size());
-    count = 1 + random_.below(members.size() - begin);
-  }
-  evaluator_.set_modes(std::span(members).subspan(begin, count), mode);
+  if (random_.chance(0.65)) return SetModes{members, mode};
+  const std::size_t begin = random_.below(members.size());
+  return SetModes{members.subspan(begin, 1 + random_.below(members.size() - begin)), mode};
 }
 
-void LocalSearch::move_operator() {
+Edit LocalSearch::move() {
   const int count = evaluator_.op_count();
   const int from = static_cast<int>(random_.below(static_cast<std::size_t>(count)));
   const int reach = 1 << random_.below(8);
   const int to = random_.chance(0.5) ? from - reach : from + reach;
-  evaluator_.move(from, std::clamp(to, 0, count - 1));
+  return MoveOperator{evaluator_.op_at(from), std::clamp(to, 0, count - 1)};
+}
+
+Edit LocalSearch::propose() {
+  const double kind = random_.uniform();
+  if (kind < 0.6) return edit_of_use();
+  if (kind < 0.8 && !classes_.empty()) return edit_of_class();
+  return move();
 }
 
 bool LocalSearch::anneal(Incumbent& incumbent, int64_t steps) {
+  constexpr double kShare = 0.01;
   // One segment's share of the energy; in the end a twentieth of it.
   const double hot = std::min(0.5, 3.0 / evaluator_.op_count());
   constexpr double kCooling = 0.05;
-  constexpr double kShare = 0.01;
   if (scorer_.edges().empty()) return false;
   const Cost before = incumbent.cost();
   restore(evaluator_, incumbent.decisions());
-  aims_ = aims(incumbent, kShare);
-  double current = energy();
+  Energy energy(evaluator_, aims(incumbent, kShare));
+  double current = energy.of(evaluator_.usage(energy.aims().peak), evaluator_.time());
   for (int64_t step = 0; step < steps && !budget_.stopped(); ++step) {
     const double heat =
         hot * std::pow(kCooling, static_cast<double>(step) / static_cast<double>(steps));
     const std::size_t mark = evaluator_.mark();
-    const double kind = random_.uniform();
-    if (kind < 0.6) {
-      edit();
-    } else if (kind < 0.8 && !classes_.empty()) {
-      edit_class();
-    } else {
-      move_operator();
-    }
+    apply_edit(evaluator_, propose());
+    if (random_.chance(0.2)) apply_edit(evaluator_, propose());
     if (evaluator_.mark() == mark) continue;
-    const double next = energy();
     budget_.count_evaluated();
-    if (next > current && random_.uniform() >= std::exp((current - next) / heat)) {
+    const Evaluator::Usage usage = evaluator_.usage(energy.aims().peak);
+    const double next = energy.of(usage, evaluator_.time());
+    const bool taken = next <= current || random_.uniform() < std::exp((current - next) / heat);
+    if (!taken || !evaluator_.feasible()) {
       evaluator_.undo(mark);
       continue;
     }
     evaluator_.forget();
     current = next;
-    if (incumbent.offer(evaluator_, {usage_.peak, evaluator_.time()})) {
-      aims_ = aims(incumbent, kShare);
-      current = energy();
-    }
+    if (!incumbent.offer(evaluator_, {usage.peak, evaluator_.time()})) continue;
+    energy.set_aims(aims(incumbent, kShare));
+    current = energy.of(evaluator_.usage(energy.aims().peak), evaluator_.time());
   }
   return incumbent.cost() != before;
 }

@@ -64,6 +64,12 @@ class Incumbent {
     decisions_ = evaluator.decisions();
     return true;
   }
+  bool offer(const Incumbent& other) {
+    if (!objective_.better(other.cost_, cost_)) return false;
+    cost_ = other.cost_;
+    decisions_ = other.decisions_;
+    return true;
+  }
   const Objective& objective() const { return objective_; }
   const Decisions& decisions() const { return decisions_; }
   const Cost& cost() const { return cost_; }

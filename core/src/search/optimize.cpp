@@ -6,6 +6,7 @@
 #include "magis/analysis/structure.h"
 #include "magis/base/error.h"
 #include "magis/schedule/program.h"
+#include "search/best_first.h"
 #include "search/greedy.h"
 #include "search/local_search.h"
 #include "search/reorder.h"
@@ -24,6 +25,17 @@ Footprint footprint_of(const Graph& graph, const Decisions& decisions, const Cos
   return footprint(graph, *program, costs);
 }
 
+// Uses at structurally equal sites, of tensors that can be made again.
+std::vector<std::vector<EdgeId>> repeated_uses(const Problem& problem) {
+  constexpr int kRadius = 3;
+  std::vector<std::vector<EdgeId>> classes = equal_edges(*problem.graph, kRadius);
+  for (std::vector<EdgeId>& members : classes) {
+    std::erase_if(members, [&](EdgeId edge) { return !problem.droppable[edge]; });
+  }
+  std::erase_if(classes, [](const auto& members) { return members.size() < 2; });
+  return classes;
+}
+
 class Optimizer {
  public:
   Optimizer(const Graph& graph, const CostTable& costs, const OptimizeOptions& options)
@@ -35,7 +47,9 @@ class Optimizer {
         bound_(lower_bound(graph, costs)),
         budget_(options, problem_.op_count(), [this](const Budget&) { return report(); }),
         random_(options.seed),
+        classes_(repeated_uses(problem_)),
         greedy_(evaluator_, budget_, random_),
+        best_first_(evaluator_, greedy_.scorer(), budget_, classes_),
         incumbent_(start()) {}
 
   OptimizeResult run() {
@@ -89,24 +103,40 @@ class Optimizer {
 
   void search() {
     if (perfect()) return;
-    reorder(evaluator_, budget_);
+    reorder_for_peak(evaluator_, budget_);
     incumbent_.offer(evaluator_, cost());
-    ordered_ = evaluator_.decisions();
-    construct();
+    const Decisions for_peak = evaluator_.decisions();
+    reorder_for_area(evaluator_, budget_);
+    incumbent_.offer(evaluator_, cost());
+    const Decisions for_area = evaluator_.decisions();
+    for (const Decisions* start : {&for_peak, &for_area}) {
+      expand_from(*start);
+      drop_greedily(*start);
+    }
+    if (!done()) best_first_.run(incumbent_, kPatience);
     improve();
   }
 
-  void construct() {
+  void expand_from(const Decisions& start) {
+    if (done()) return;
+    evaluator_.load(start);
+    Incumbent best(incumbent_.objective(), start, cost());
+    best_first_.run(best, kPatience);
+    incumbent_.offer(best);
+  }
+
+  void drop_greedily(const Decisions& start) {
     const Objective& objective = incumbent_.objective();
     for (const double step : {0.0, 0.02, 0.1}) {
+      if (!objective.limits_memory() && step == 0) continue;  // there is no goal to aim at
       for (const GreedyRule rule : kGreedyRules) {
         if (done()) return;
-        restore(evaluator_, ordered_);
-        GreedyOptions options{.rule = rule, .step = step};
-        options.goal = objective.limits_memory() ? objective.peak_limit() : 0;
-        options.time_limit = objective.time_limit();
-        if (!objective.limits_memory() && step == 0) continue;
-        greedy_.descend(options, incumbent_);
+        restore(evaluator_, start);
+        greedy_.descend({.rule = rule,
+                         .goal = objective.limits_memory() ? objective.peak_limit() : 0,
+                         .time_limit = objective.time_limit(),
+                         .step = step},
+                        incumbent_);
         greedy_.tighten(evaluator_.peak());
         incumbent_.offer(evaluator_, cost());
       }
@@ -115,14 +145,12 @@ class Optimizer {
 
   // Cycles of both kinds of improvement, longer ones when short ones find nothing any more.
   void improve() {
-    constexpr int kPatience = 6;  // cycles without success
+    constexpr int kCycles = 6;  // without success
     constexpr int kAttempts = 40;
     const int64_t steps = 4'000 + int64_t{20} * problem_.op_count();
-    constexpr int kRadius = 3;
     RuinRecreate ruin_recreate(evaluator_, greedy_, budget_, random_);
-    LocalSearch local_search(evaluator_, greedy_.scorer(), budget_, random_,
-                             equal_edges(graph_, kRadius));
-    for (int failures = 0; failures < kPatience && !done();) {
+    LocalSearch local_search(evaluator_, greedy_.scorer(), budget_, random_, classes_);
+    for (int failures = 0; failures < kCycles && !done();) {
       const Cost before = incumbent_.cost();
       for (int i = 0; i < kAttempts << failures && !done(); ++i) {
         ruin_recreate.attempt(incumbent_);
@@ -132,7 +160,10 @@ class Optimizer {
       failures = incumbent_.cost() == before ? failures + 1 : 0;
     }
   }
+
   bool done() const { return perfect() || budget_.stopped(); }
+
+  static constexpr int64_t kPatience = 200;  // states of best-first search without success
 
   const Graph& graph_;
   const CostTable& costs_;
@@ -142,10 +173,11 @@ class Optimizer {
   LowerBound bound_;
   Budget budget_;
   Random random_;
+  std::vector<std::vector<EdgeId>> classes_;
   Greedy greedy_;
+  BestFirst best_first_;
   Picoseconds least_time_ = 0;
   Incumbent incumbent_;
-  Decisions ordered_;
 };
 
 }  // namespace

@@ -80,15 +80,26 @@ bool reorder_sweep(Evaluator& evaluator, Bytes target, Budget& budget) {
   return moved;
 }
 
-void reorder(Evaluator& evaluator, Budget& budget) {
-  constexpr double kTargets[] = {0.95, 0.8, 0};  // of the peak
+namespace {
+
+// `target` is a share of the peak.
+void reorder_against(double target, Evaluator& evaluator, Budget& budget) {
   constexpr int kSweeps = 4;
-  for (const double target : kTargets) {
-    for (int sweep = 0; sweep < kSweeps && !budget.stopped(); ++sweep) {
-      const double peak = static_cast<double>(evaluator.peak());
-      if (!reorder_sweep(evaluator, static_cast<Bytes>(target * peak), budget)) break;
-    }
+  for (int sweep = 0; sweep < kSweeps && !budget.stopped(); ++sweep) {
+    const double peak = static_cast<double>(evaluator.peak());
+    if (!reorder_sweep(evaluator, static_cast<Bytes>(target * peak), budget)) return;
   }
+}
+
+}  // namespace
+
+void reorder_for_peak(Evaluator& evaluator, Budget& budget) {
+  reorder_against(0.95, evaluator, budget);
+}
+
+void reorder_for_area(Evaluator& evaluator, Budget& budget) {
+  reorder_against(0.8, evaluator, budget);
+  reorder_against(0, evaluator, budget);
 }
 
 }  // namespace magis

@@ -6,11 +6,16 @@
 
 namespace magis {
 
-// Moves every operator to the best place between its predecessors and successors, again and again,
-// until nothing moves or the budget is spent: first against the overflow above a target that
-// shrinks from the peak on, in the end against the sum of live bytes. The peak never rises. Modes
-// stay as they are.
-void reorder(Evaluator& evaluator, Budget& budget);
+// Moves operators to better places between their predecessors and successors, sweep after sweep,
+// until nothing moves or the budget is spent. The peak never rises; modes stay as they are.
+//
+// Against the overflow just below the peak. Little moves, and recomputation finds the order as it
+// was.
+void reorder_for_peak(Evaluator& evaluator, Budget& budget);
+// Against the overflow further down too, in the end against the sum of live bytes. Mostly a better
+// start for recomputation, but not always: what is made late may no longer be there to recompute
+// from.
+void reorder_for_area(Evaluator& evaluator, Budget& budget);
 
 // One sweep over all operators, in the order of the program, against the overflow above `target`.
 // Returns whether anything moved.

@@ -22,6 +22,7 @@ Scorer::Scorer(const Problem& problem) : problem_(problem) {
 }
 
 void Scorer::focus(const Evaluator& evaluator, Bytes target) {
+  target_ = target;
   const auto count = static_cast<std::size_t>(evaluator.op_count());
   overflow_.assign(count + 1, 0);
   exceeding_.assign(count + 1, 0);
@@ -67,6 +68,23 @@ bool Scorer::score(const Evaluator& evaluator, EdgeId edge, Gain& gain) const {
   const Bytes outside = std::max(front_peak_[begin], back_peak_[end]);
   gain.drop = std::clamp<Bytes>(peak - outside, 0, bytes);
   return true;
+}
+
+Gain Scorer::score_return(const Evaluator& evaluator, EdgeId edge) const {
+  const Bytes bytes = problem_.bytes[problem_.edge_tensor[edge]];
+  const Bytes peak = front_peak_.back();
+  Gain gain;
+  for (int k = evaluator.previous_position(edge) + 1; k < evaluator.held_from(edge); ++k) {
+    const Bytes now = evaluator.bytes_at(k);
+    gain.relief -= std::max<Bytes>(0, now + bytes - target_) - std::max<Bytes>(0, now - target_);
+    gain.drop = std::min(gain.drop, peak - now - bytes);
+  }
+  // The chain at hand is taken to go with it, or its last operator if others need it too.
+  const OpId producer = problem_.producer[problem_.edge_tensor[edge]];
+  Picoseconds chain = 0;
+  for (const OpId op : evaluator.chain_at(evaluator.held_from(edge))) chain += problem_.time[op];
+  gain.time = -std::max(problem_.time[producer], chain / 2);
+  return gain;
 }
 
 const std::vector<Scorer::Scored>& Scorer::score_all(const Evaluator& evaluator, Budget& budget) {

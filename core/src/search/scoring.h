@@ -34,6 +34,9 @@ class Scorer {
     Gain gain;
   };
   const std::vector<Scored>& score_all(const Evaluator& evaluator, Budget& budget);
+  // What taking back the recomputation for `edge` would bring: a negative relief and a negative
+  // time.
+  Gain score_return(const Evaluator& evaluator, EdgeId edge) const;
   // The edit by which the tensor of `edge` would be alive for less long; a keep if there is none.
   static Mode dropping_mode(const Evaluator& evaluator, EdgeId edge);
 
@@ -45,6 +48,7 @@ class Scorer {
   const Problem& problem_;
   std::vector<EdgeId> edges_;
   std::vector<Scored> scored_;
+  Bytes target_ = 0;
   // Over positions, exclusive at the front: sums of the overflow, number of positions with any.
   std::vector<int64_t> overflow_;
   std::vector<int32_t> exceeding_;
