@@ -46,8 +46,7 @@ std::vector<PyInput> inputs(const PyGraph& g) {
 std::vector<PyOutput> outputs(const PyGraph& g) {
   std::vector<PyOutput> list;
   for (const Output& out : g.graph->outputs())
-    list.push_back(
-        {std::string(to_text(out.kind)), out.path, g.graph->value(out.value).name});
+    list.push_back({std::string(to_text(out.kind)), out.path, g.graph->value(out.value).name});
   return list;
 }
 
@@ -138,11 +137,12 @@ void bind_graph(nb::module_& m) {
       .def_ro("is_input", &PyTensorInfo::is_input)
       .def_ro("is_output", &PyTensorInfo::is_output);
   nb::class_<PyGraph>(m, "Graph")
-      .def_static("parse",
-                  [](const std::string& text, const std::string& file_name) {
-                    return PyGraph{std::make_shared<const Graph>(parse_graph(text, file_name))};
-                  },
-                  "text"_a, "file_name"_a = "<text>")
+      .def_static(
+          "parse",
+          [](const std::string& text, const std::string& file_name) {
+            return PyGraph{std::make_shared<const Graph>(parse_graph(text, file_name))};
+          },
+          "text"_a, "file_name"_a = "<text>")
       .def("text", [](const PyGraph& g) { return to_text(*g.graph); })
       .def("verify", [](const PyGraph& g) { verify(*g.graph); })
       .def("fingerprint",
@@ -152,12 +152,12 @@ void bind_graph(nb::module_& m) {
                            static_cast<unsigned long long>(fingerprint(*g.graph)));
              return std::string(hex);
            })
-      .def("accumulate_gradients",
-           [](const PyGraph& g, const std::vector<std::string>& paths) {
-             return PyGraph{
-                 std::make_shared<const Graph>(accumulate_gradients(*g.graph, paths))};
-           },
-           "paths"_a)
+      .def(
+          "accumulate_gradients",
+          [](const PyGraph& g, const std::vector<std::string>& paths) {
+            return PyGraph{std::make_shared<const Graph>(accumulate_gradients(*g.graph, paths))};
+          },
+          "paths"_a)
       .def_prop_ro("device", [](const PyGraph& g) { return std::string(g.graph->device()); })
       .def_prop_ro("meta",
                    [](const PyGraph& g) {
@@ -169,8 +169,7 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro("outputs", &outputs)
       .def_prop_ro("tensors", &tensors)
       .def_prop_ro("operator_count", [](const PyGraph& g) { return g.graph->op_count(); })
-      .def_prop_ro("persistent_bytes",
-                   [](const PyGraph& g) { return g.graph->persistent_bytes(); })
+      .def_prop_ro("persistent_bytes", [](const PyGraph& g) { return g.graph->persistent_bytes(); })
       .def("operator_counts", &operator_counts)
       .def("opaque_operators", &opaque_operators);
 }

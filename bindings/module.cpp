@@ -1,10 +1,10 @@
-// magis._core: text goes in, text comes out; a few plain views for reports. python/magis/_core.pyi documents it.
-#include "bindings.h"
-
+// magis._core: text goes in, text comes out; a few plain views for reports. python/magis/_core.pyi
+// documents it.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings.h"
 #include "magis/base/error.h"
 #include "magis/graph/op_table.h"
 #include "magis/simulate/profile.h"
@@ -34,16 +34,24 @@ NB_MODULE(_core, m) {
     }
     return forms;
   });
-  m.def("operator_purity", [](const std::string& name) {
-    switch (magis::op_info(name).purity) {
-      case magis::Purity::pure: return "pure";
-      case magis::Purity::random: return "random";
-      case magis::Purity::mutating: return "mutating";
-      case magis::Purity::view: return "view";
-      case magis::Purity::opaque: return "opaque";
-    }
-    return "opaque";
-  }, "name"_a);
+  m.def(
+      "operator_purity",
+      [](const std::string& name) {
+        switch (magis::op_info(name).purity) {
+          case magis::Purity::pure:
+            return "pure";
+          case magis::Purity::random:
+            return "random";
+          case magis::Purity::mutating:
+            return "mutating";
+          case magis::Purity::view:
+            return "view";
+          case magis::Purity::opaque:
+            return "opaque";
+        }
+        return "opaque";
+      },
+      "name"_a);
   m.def("known_operators", [] {
     std::vector<std::string> names;
     for (const magis::OpInfo* info : magis::known_operators()) names.push_back(info->name);

@@ -22,8 +22,8 @@ struct PyResult {
 std::string bound_reason(const Graph& graph, const LowerBound& bound) {
   if (!bound.op.valid()) return "the inputs and the outputs, which live together at the end";
   const Operator& op = graph.op(bound.op);
-  std::string text = "the working set of " + op.info->name + " (%" +
-                     graph.value(op.results.front()).name + ")";
+  std::string text =
+      "the working set of " + op.info->name + " (%" + graph.value(op.results.front()).name + ")";
   if (op.site.valid()) {
     const Site& site = graph.sites()[op.site];
     if (!site.module.empty()) text += " in " + site.module;
@@ -32,8 +32,9 @@ std::string bound_reason(const Graph& graph, const LowerBound& bound) {
   return text;
 }
 
-// Calls back into Python between rounds. An exception there (Ctrl-C is one) stops the search; it is not lost: a KeyboardInterrupt
-// means "stop, give me the best so far", anything else is raised once the search has returned.
+// Calls back into Python between rounds. An exception there (Ctrl-C is one) stops the search; it is
+// not lost: a KeyboardInterrupt means "stop, give me the best so far", anything else is raised once
+// the search has returned.
 class PythonProgress {
  public:
   explicit PythonProgress(nb::object callback) : callback_(std::move(callback)) {}
@@ -45,7 +46,8 @@ class PythonProgress {
     try {
       return nb::cast<bool>(callback_(progress));
     } catch (nb::python_error& error) {
-      if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::make_unique<nb::python_error>(error);
+      if (!error.matches(PyExc_KeyboardInterrupt))
+        error_ = std::make_unique<nb::python_error>(error);
       return false;
     }
   }
@@ -123,8 +125,8 @@ void bind_optimize(nb::module_& m) {
       .def_prop_ro("cpu_seconds", [](R r) { return r.result.cpu_seconds; })
       .def_prop_ro("recomputed", [](R r) { return r.result.recomputed; });
   m.def("optimize", &run, "graph"_a, nb::kw_only(), "device"_a, "memory_limit"_a = nb::none(),
-        "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0,
-        "seed"_a = 0, "progress"_a = nb::none());
+        "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0, "seed"_a = 0,
+        "progress"_a = nb::none());
 }
 
 }  // namespace magis

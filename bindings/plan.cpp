@@ -56,8 +56,8 @@ PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
         {python_copy_name(graph, ref), costs.bytes[ref.tensor], tensor_info(graph, ref.tensor)});
   for (const TimelinePoint& point : sim.timeline) {
     const Statement& run = plan.program.statements[static_cast<std::size_t>(point.statement)];
-    out.timeline.push_back({graph.op(run.op).info->name, run_name(graph, run), point.start,
-                            point.end, point.live});
+    out.timeline.push_back(
+        {graph.op(run.op).info->name, run_name(graph, run), point.start, point.end, point.live});
   }
   return out;
 }
@@ -105,25 +105,28 @@ void bind_simulation(nb::module_& m) {
 void bind_plan(nb::module_& m) {
   bind_simulation(m);
   nb::class_<PyPlan>(m, "Plan")
-      .def_static("parse",
-                  [](const std::string& text, const std::string& file_name) {
-                    PlanText parsed = parse_plan(text, file_name);
-                    return PyPlan{std::make_shared<const Graph>(std::move(parsed.graph)),
-                                  std::move(parsed.program)};
-                  },
-                  "text"_a, "file_name"_a = "<text>")
-      .def_static("program_order",
-                  [](const PyGraph& g) {
-                    return PyPlan{g.graph, lower(*g.graph, program_order(*g.graph)).value()};
-                  },
-                  "graph"_a)
+      .def_static(
+          "parse",
+          [](const std::string& text, const std::string& file_name) {
+            PlanText parsed = parse_plan(text, file_name);
+            return PyPlan{std::make_shared<const Graph>(std::move(parsed.graph)),
+                          std::move(parsed.program)};
+          },
+          "text"_a, "file_name"_a = "<text>")
+      .def_static(
+          "program_order",
+          [](const PyGraph& g) {
+            return PyPlan{g.graph, lower(*g.graph, program_order(*g.graph)).value()};
+          },
+          "graph"_a)
       .def_prop_ro("graph", [](const PyPlan& p) { return PyGraph{p.graph}; })
       .def("text", [](const PyPlan& p) { return to_text(*p.graph, p.program); })
-      .def("source",
-           [](const PyPlan& p, const std::string& heading) {
-             return emit_python(*p.graph, p.program, heading);
-           },
-           "heading"_a = "")
+      .def(
+          "source",
+          [](const PyPlan& p, const std::string& heading) {
+            return emit_python(*p.graph, p.program, heading);
+          },
+          "heading"_a = "")
       .def("simulate", &simulate_plan, "device"_a)
       .def("verify",
            [](const PyPlan& p) {

@@ -1,5 +1,5 @@
-// Three kinds of failure, kept apart: what the user gave is wrong (UserError), a rule does not apply (std::optional), and a
-// bug of ours (MAGIS_CHECK).
+// Three kinds of failure, kept apart: what the user gave is wrong (UserError), a rule does not
+// apply (std::optional), and a bug of ours (MAGIS_CHECK).
 #pragma once
 
 #include <sstream>
@@ -26,11 +26,11 @@ class InternalError : public std::logic_error {
 }  // namespace magis
 
 // MAGIS_CHECK(x < n, "x = " << x << ", n = " << n)
-#define MAGIS_CHECK(condition, values)                                            \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
-      std::ostringstream magis_check_stream;                                      \
-      magis_check_stream << values;                                               \
+#define MAGIS_CHECK(condition, values)                                                 \
+  do {                                                                                 \
+    if (!(condition)) {                                                                \
+      std::ostringstream magis_check_stream;                                           \
+      magis_check_stream << values;                                                    \
       ::magis::check_failed(#condition, __FILE__, __LINE__, magis_check_stream.str()); \
-    }                                                                             \
+    }                                                                                  \
   } while (false)

@@ -1,4 +1,5 @@
-// Typed indices and the dense maps keyed by them. Bare integers never name an operator, a value or a tensor.
+// Typed indices and the dense maps keyed by them. Bare integers never name an operator, a value or
+// a tensor.
 #pragma once
 
 #include <compare>

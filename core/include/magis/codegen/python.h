@@ -7,8 +7,8 @@
 
 namespace magis {
 
-// def step(inputs): takes the graph's inputs in order (constants included), returns its outputs in order.
-// Requires verify(graph, program). `heading` becomes the module's docstring.
+// def step(inputs): takes the graph's inputs in order (constants included), returns its outputs in
+// order. Requires verify(graph, program). `heading` becomes the module's docstring.
 std::string emit_python(const Graph& graph, const Program& program, const std::string& heading);
 
 }  // namespace magis

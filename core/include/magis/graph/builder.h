@@ -30,8 +30,9 @@ class GraphBuilder {
   const Value& value(ValueId id) const { return graph_.values_[id]; }
   const IdMap<ValueId, Value>& values() const { return graph_.values_; }
 
-  // Computes edges, precedence and in-place choices. Drops views that nobody reads. Requires that names are distinct.
-  // Values are numbered anew, in the order of the canonical text: ids handed out before are the builder's, not the graph's.
+  // Computes edges, precedence and in-place choices. Drops views that nobody reads. Requires that
+  // names are distinct. Values are numbered anew, in the order of the canonical text: ids handed
+  // out before are the builder's, not the graph's.
   Graph build() &&;
 
  private:

@@ -2,7 +2,8 @@
 //
 //   values   inputs, operator results, views
 //   tensors  the values that own storage (inputs and results); every view leads to one
-//   edges    one per (tensor, consumer), in the order in which the consumer first names it: CSR over operators
+//   edges    one per (tensor, consumer), in the order in which the consumer first names it: CSR
+//   over operators
 #pragma once
 
 #include <span>
@@ -69,7 +70,7 @@ struct Operator : Call {
   std::vector<ValueId> results;  // one per result, undefined ones included
   SiteId site;                   // invalid if unknown
   bool backward = false;
-  Bytes scratch = 0;             // measured workspace; 0: unknown or none (see OpInfo::scratch)
+  Bytes scratch = 0;  // measured workspace; 0: unknown or none (see OpInfo::scratch)
 };
 
 enum class ValueKind : uint8_t { input, result, view };
@@ -77,15 +78,16 @@ struct Value {
   std::string name;
   Type type;
   ValueKind kind = ValueKind::result;
-  TensorId tensor = {};  // the tensor whose storage it reads (invalid for scalars and undefined results)
-  OpId producer = {};    // for results
-  int view = -1;     // index into Graph::views(), for views
-  ValueId base = {};     // for views: the value it is a view of
+  TensorId tensor =
+      {};  // the tensor whose storage it reads (invalid for scalars and undefined results)
+  OpId producer = {};  // for results
+  int view = -1;       // index into Graph::views(), for views
+  ValueId base = {};   // for views: the value it is a view of
 };
 struct Tensor {
-  ValueId value;         // the value that owns the storage
+  ValueId value;  // the value that owns the storage
   Bytes bytes = 0;
-  OpId producer = {};    // invalid for inputs
+  OpId producer = {};  // invalid for inputs
   bool is_input = false;
   bool is_output = false;  // some output reads it: it lives to the end
 };
@@ -117,13 +119,14 @@ class Graph {
   std::span<const EdgeId> uses(TensorId tensor) const { return uses_[index(tensor)]; }
   // Tensors that `op` makes (undefined results have none), in result order.
   std::span<const TensorId> makes(OpId op) const { return makes_[index(op)]; }
-  // Operators that must run before `op`: producers of what it reads, the previous random or opaque operator; for mutating
-  // operators every earlier reader of what they write; for other readers of a written input the last operator before them that
-  // writes to it. Sorted, distinct.
+  // Operators that must run before `op`: producers of what it reads, the previous random or opaque
+  // operator; for mutating operators every earlier reader of what they write; for other readers of
+  // a written input the last operator before them that writes to it. Sorted, distinct.
   std::span<const OpId> predecessors(OpId op) const { return predecessors_[index(op)]; }
   std::span<const OpId> successors(OpId op) const { return successors_[index(op)]; }
-  // Edge of the operand that `op` may overwrite with its first result, by type and layout alone, best first; whether the
-  // operand dies there is the schedule's business. Empty for most operators.
+  // Edge of the operand that `op` may overwrite with its first result, by type and layout alone,
+  // best first; whether the operand dies there is the schedule's business. Empty for most
+  // operators.
   struct InPlaceChoice {
     EdgeId edge;
     int argument;  // position in args

@@ -8,17 +8,19 @@
 
 namespace magis {
 
-// Throws UserError "file:line:column: message", the line and a caret. Rejects text that holds a program.
+// Throws UserError "file:line:column: message", the line and a caret. Rejects text that holds a
+// program.
 Graph parse_graph(std::string_view text, std::string_view file_name);
-// Canonical: parse_graph(to_text(g)) equals g, and printing it again gives the same text. A view is printed right before its first
-// reader.
+// Canonical: parse_graph(to_text(g)) equals g, and printing it again gives the same text. A view is
+// printed right before its first reader.
 std::string to_text(const Graph& graph);
 
 // 64-bit content fingerprint of the canonical text without meta and sites.
 uint64_t fingerprint(const Graph& graph);
 
-// Throws InternalError if an invariant of Graph does not hold: ids in range, order topological, every view's recorded type equal to the one
-// derived from its base, results of in-place choices equal in layout to the operand, outputs defined.
+// Throws InternalError if an invariant of Graph does not hold: ids in range, order topological,
+// every view's recorded type equal to the one derived from its base, results of in-place choices
+// equal in layout to the operand, outputs defined.
 void verify(const Graph& graph);
 
 }  // namespace magis

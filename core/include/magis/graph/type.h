@@ -12,7 +12,23 @@
 namespace magis {
 
 enum class DType : uint8_t {
-  f64, f32, f16, bf16, i64, i32, i16, i8, u8, u16, u32, u64, boolean, c64, c128, f8e4m3fn, f8e5m2,
+  f64,
+  f32,
+  f16,
+  bf16,
+  i64,
+  i32,
+  i16,
+  i8,
+  u8,
+  u16,
+  u32,
+  u64,
+  boolean,
+  c64,
+  c128,
+  f8e4m3fn,
+  f8e5m2,
 };
 
 Bytes element_size(DType dtype);
@@ -26,9 +42,9 @@ struct Type {
   DType dtype = DType::f32;
   Shape shape = {};
   Strides strides = {};
-  int64_t offset = 0;  // in elements, from the start of the storage
-  Bytes storage = 0;   // bytes of the storage behind it (for a view: its base's)
-  bool defined = true; // false: the result is None (an optional gradient that was not asked for)
+  int64_t offset = 0;   // in elements, from the start of the storage
+  Bytes storage = 0;    // bytes of the storage behind it (for a view: its base's)
+  bool defined = true;  // false: the result is None (an optional gradient that was not asked for)
 
   bool operator==(const Type&) const = default;
 };

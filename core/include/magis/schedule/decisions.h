@@ -1,4 +1,5 @@
-// What the optimizer decides: the order of operators, and how each consumer gets each tensor that it reads.
+// What the optimizer decides: the order of operators, and how each consumer gets each tensor that
+// it reads.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace magis {
 
 enum class Mode : uint8_t {
   keep,       // read what is live; nothing is dropped on account of this use
-  recompute,  // dropped after its previous use (or after it was made) and made again right before this one
+  recompute,  // dropped after its previous use (or after it was made) and made again right before
+              // this one
   recompute_anew,  // as recompute, and a copy that an earlier chain happened to make is dropped too
 };
 
@@ -25,7 +27,8 @@ struct Decisions {
 // Program order, nothing recomputed: what the captured graph does by itself.
 Decisions program_order(const Graph& graph);
 
-// An operator may run a second time: it is pure, and what it reads stays what it was (no operator writes to an input that it reads).
+// An operator may run a second time: it is pure, and what it reads stays what it was (no operator
+// writes to an input that it reads).
 bool recomputable(const Graph& graph, OpId op);
 // The same of every operator, in one pass over the graph.
 IdMap<OpId, uint8_t> recomputable_operators(const Graph& graph);

@@ -14,12 +14,12 @@ namespace magis {
 struct Limit {
   enum class Kind : uint8_t { memory, latency };
   Kind kind = Kind::memory;
-  Bytes bytes = 0;        // memory: persistent + transient
-  Seconds seconds = 0;    // latency
+  Bytes bytes = 0;      // memory: persistent + transient
+  Seconds seconds = 0;  // latency
 };
 
 enum class StopReason : uint8_t {
-  converged,    // nothing left to try
+  converged,  // nothing left to try
   time_budget,
   state_budget,
   interrupted,  // the progress callback asked to stop
@@ -37,10 +37,11 @@ struct Progress {
 
 struct OptimizeOptions {
   Limit limit;
-  Seconds time_budget = 10;       // decides after which round to stop
-  int64_t state_budget = 0;       // evaluated states; 0: no bound
+  Seconds time_budget = 10;  // decides after which round to stop
+  int64_t state_budget = 0;  // evaluated states; 0: no bound
   uint64_t seed = 0;
-  // Called between rounds on the calling thread; false stops the search, the best plan so far is returned.
+  // Called between rounds on the calling thread; false stops the search, the best plan so far is
+  // returned.
   std::function<bool(const Progress&)> progress;
 };
 

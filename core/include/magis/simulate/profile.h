@@ -12,22 +12,25 @@ namespace magis {
 
 struct DeviceProfile {
   std::string name;
-  double flops_per_second = 0;        // peak matrix throughput in the model's main dtype (float32 unless stated)
-  double half_flops_per_second = 0;   // for f16 and bf16
+  double flops_per_second =
+      0;  // peak matrix throughput in the model's main dtype (float32 unless stated)
+  double half_flops_per_second = 0;  // for f16 and bf16
   double matmul_efficiency = 1;
   double bytes_per_second = 0;
-  Seconds launch = 0;                 // per operator
-  double extra_matmul_flops = 0;      // charged per matmul or convolution (reference-h2)
-  Bytes allocation_granularity = 1;   // an allocation is rounded up to a multiple
-  bool roofline = true;               // an operator takes the larger of its arithmetic's and its traffic's time; else
-                                      // their sum
+  Seconds launch = 0;                // per operator
+  double extra_matmul_flops = 0;     // charged per matmul or convolution (reference-h2)
+  Bytes allocation_granularity = 1;  // an allocation is rounded up to a multiple
+  bool roofline = true;  // an operator takes the larger of its arithmetic's and its traffic's time;
+                         // else their sum
 };
 
-// Throws UserError that lists the names if there is none of that name. Names: reference, reference-h2, rtx3090, a100, h100, h200, cpu.
+// Throws UserError that lists the names if there is none of that name. Names: reference,
+// reference-h2, rtx3090, a100, h100, h200, cpu.
 const DeviceProfile& device_profile(std::string_view name);
 std::vector<std::string> device_profile_names();
 
-// Time and allocated bytes of everything in a graph under a profile, tabled once; what the simulator and the search read.
+// Time and allocated bytes of everything in a graph under a profile, tabled once; what the
+// simulator and the search read.
 struct CostTable {
   IdMap<OpId, Seconds> seconds;
   IdMap<OpId, Bytes> scratch;

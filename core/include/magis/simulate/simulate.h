@@ -9,9 +9,9 @@
 namespace magis {
 
 struct TimelinePoint {
-  int statement;       // index into Program::statements, always a run
+  int statement;  // index into Program::statements, always a run
   Seconds start, end;
-  Bytes live;          // transient bytes while it runs, scratch included
+  Bytes live;  // transient bytes while it runs, scratch included
 };
 
 struct Simulation {
@@ -33,9 +33,10 @@ Simulation simulate(const Graph& graph, const Program& program, const CostTable&
 // Same bytes and time, nothing recorded: the fast path (BERT-base in well under 100 us).
 Footprint footprint(const Graph& graph, const Program& program, const CostTable& costs);
 
-// No plan of this graph without splitting operators can stay below it: persistent bytes plus the larger of the outputs alone and the largest
-// working set of one operator: its operands that are not inputs, its results, its scratch (in-place considered), and what any order has to
-// hold across it: outputs already made, and results that cannot be recomputed and are needed later.
+// No plan of this graph without splitting operators can stay below it: persistent bytes plus the
+// larger of the outputs alone and the largest working set of one operator: its operands that are
+// not inputs, its results, its scratch (in-place considered), and what any order has to hold across
+// it: outputs already made, and results that cannot be recomputed and are needed later.
 struct LowerBound {
   Bytes bytes = 0;
   OpId op;  // whose working set it is; invalid if the outputs dominate
