@@ -19,14 +19,17 @@ bool same_elements(const Type& a, const Type& b) {
          a.offset == b.offset && a.storage == b.storage;
 }
 
-// The operator reads `tensor` as `value` only: PyTorch's elementwise kernels take operands that
-// coincide with the result, not ones that overlap it in another layout.
-bool reads_only_as(const Graph& graph, const Operator& op, TensorId tensor, ValueId value) {
-  bool only = true;
+// PyTorch's elementwise kernels take operands that coincide with the result, not ones that overlap
+// it in another layout; other kernels take neither.
+bool others_keep_away(const Graph& graph, const Operator& op, TensorId tensor, ValueId value) {
+  int reads = 0;
+  bool only_as_value = true;
   for_each_value(op, [&](ValueId id) {
-    if (graph.value(id).tensor == tensor && id != value) only = false;
+    if (graph.value(id).tensor != tensor) return;
+    ++reads;
+    only_as_value = only_as_value && id == value;
   });
-  return only;
+  return only_as_value && (reads == 1 || !op.info->in_place.exclusive);
 }
 
 std::optional<TensorId> overwritable(const Graph& graph, const Operator& op, int position) {
@@ -39,7 +42,7 @@ std::optional<TensorId> overwritable(const Graph& graph, const Operator& op, int
   if (!operand.tensor.valid() || graph.tensor(operand.tensor).is_input) return std::nullopt;
   if (!result.type.defined || !same_elements(operand.type, result.type)) return std::nullopt;
   if (!covers_its_tensor(graph, operand)) return std::nullopt;
-  if (!reads_only_as(graph, op, operand.tensor, *id)) return std::nullopt;
+  if (!others_keep_away(graph, op, operand.tensor, *id)) return std::nullopt;
   return operand.tensor;
 }
 

@@ -129,6 +129,7 @@ std::string to_text(const OpInfo& info) {
     if (!info.in_place.out_argument.empty()) text += "(" + info.in_place.out_argument + "=)";
     text += " over";
     append_positions(info.in_place.operands);
+    if (info.in_place.exclusive) text += " exclusive";
   }
   if (info.flops != nullptr) text += " flops";
   if (info.scratch != nullptr) text += " scratch";
@@ -165,18 +166,26 @@ void OpTableBuilder::in_place(Names names, std::vector<int> operands) {
     std::string spelling(without_overload);
     spelling += '_';
     spelling += overload;
-    add(name, Purity::pure).in_place = {std::move(spelling), {}, operands};
+    add(name, Purity::pure).in_place = {
+        .spelling = std::move(spelling), .out_argument = {}, .operands = operands};
   }
 }
 
+void OpTableBuilder::in_place_exclusive(Names names) {
+  in_place(names);
+  for (std::string_view name : names) entries_.find(name)->second.in_place.exclusive = true;
+}
+
 void OpTableBuilder::in_place_as(std::string_view name, std::string_view spelling) {
-  add(name, Purity::pure).in_place = {std::string(spelling), {}, {0}};
+  add(name, Purity::pure).in_place = {
+      .spelling = std::string(spelling), .out_argument = {}, .operands = {0}};
 }
 
 void OpTableBuilder::in_place_out(std::string_view name, std::string_view spelling,
                                   std::string_view out_argument, std::vector<int> operands) {
-  add(name, Purity::pure).in_place = {std::string(spelling), std::string(out_argument),
-                                      std::move(operands)};
+  add(name, Purity::pure).in_place = {.spelling = std::string(spelling),
+                                      .out_argument = std::string(out_argument),
+                                      .operands = std::move(operands)};
 }
 
 }  // namespace magis

@@ -24,6 +24,8 @@ class OpTableBuilder {
   void mutating(Names names, std::vector<int> positions = {0});
   // Pure operators with an op_ form: "aten.add.Tensor" runs in place as "aten.add_.Tensor".
   void in_place(Names names, std::vector<int> operands = {0});
+  // The same for kernels that are not elementwise.
+  void in_place_exclusive(Names names);
   // One whose op_ form is not named after it; it overwrites the first argument.
   void in_place_as(std::string_view name, std::string_view spelling);
   // A pure operator with a form that writes to the keyword `out_argument`.

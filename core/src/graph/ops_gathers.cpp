@@ -11,10 +11,11 @@ void add_gathers(OpTableBuilder& table) {
               "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce",
               "aten.scatter_add", "aten.scatter_reduce.two", "aten.index_reduce", "aten.put",
               "aten.one_hot"});
-  table.in_place({"aten.index_put", "aten.index_add", "aten.index_copy",
-                  "aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor"});
-  table.pure({"aten.embedding", "aten.embedding_dense_backward", "aten._embedding_bag",
-              "aten._embedding_bag_forward_only", "aten._embedding_bag_dense_backward",
+  table.in_place_exclusive({"aten.index_put", "aten.index_add", "aten.index_copy",
+                            "aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor"});
+  table.pure({"aten.embedding", "aten.embedding_renorm", "aten.embedding_dense_backward",
+              "aten._embedding_bag", "aten._embedding_bag_forward_only",
+              "aten._embedding_bag_dense_backward",
               "aten._embedding_bag_per_sample_weights_backward", "aten._embedding_bag_backward"});
 }
 

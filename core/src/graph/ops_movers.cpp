@@ -12,7 +12,7 @@ void add_movers(OpTableBuilder& table) {
               "aten.roll", "aten.rot90", "aten.block_diag", "aten.pixel_shuffle",
               "aten.pixel_unshuffle", "aten.channel_shuffle", "aten.native_channel_shuffle",
               "aten.diag_embed"});
-  table.in_place({"aten.tril", "aten.triu"});
+  table.in_place_exclusive({"aten.tril", "aten.triu"});
   table.pure({"aten.constant_pad_nd", "aten.reflection_pad1d", "aten.reflection_pad1d_backward",
               "aten.reflection_pad2d", "aten.reflection_pad2d_backward", "aten.reflection_pad3d",
               "aten.reflection_pad3d_backward", "aten.replication_pad1d",

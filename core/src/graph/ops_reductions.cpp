@@ -49,7 +49,7 @@ void add_reductions(OpTableBuilder& table) {
               "aten.dist",
               "aten.equal"});
   table.pure({"aten.value_selecting_reduction_backward"});
-  table.in_place({"aten.cumsum", "aten.cumprod"});
+  table.in_place_exclusive({"aten.cumsum", "aten.cumprod"});
   table.pure({"aten.cummax", "aten.cummin", "aten.logcumsumexp", "aten._logcumsumexp",
               "aten.cumprod_backward", "aten.cummaxmin_backward", "aten.sort", "aten.sort.stable",
               "aten.argsort", "aten.argsort.stable", "aten.topk", "aten.msort", "aten.bincount",

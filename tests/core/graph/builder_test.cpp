@@ -106,6 +106,13 @@ TEST(InPlace, NotWhereSomethingElseWouldChange) {
 
 TEST(InPlace, OperandsThatShareATensor) {
   EXPECT_EQ(choices_for("%y = aten.mul.Tensor(%a, %a) : f32[4,6]"), "0:a ");
+  // Not elementwise: it would read what it has already overwritten.
+  EXPECT_EQ(choices_for("%i = aten.arange(4) : i64[4]\n"
+                        "%y = aten.index_put(%a, [%i], %b) : f32[4,6]"),
+            "0:a ");
+  EXPECT_EQ(choices_for("%i = aten.arange(4) : i64[4]\n"
+                        "%y = aten.index_put(%a, [%i], %a) : f32[4,6]"),
+            "");
   EXPECT_EQ(choices_for("%v = aten.view(%t, [6,4]) : f32[6,4]{1,6}\n"
                         "%y = aten.sub.Tensor(%t, %v) : f32[6,4]{1,6}"),
             "");  // equal in truth, but not the same value

@@ -31,6 +31,8 @@ struct InPlace {
   // position p other than 0 means that the arguments 0 and p are swapped (the operator commutes; never done when there are
   // keyword arguments, which need not commute). An .out form gets the arguments as they are, and the operand once more.
   std::vector<int> operands;
+  // The kernel is not elementwise: no other operand may read the tensor that is overwritten, not even as the same value.
+  bool exclusive = false;
 };
 
 struct OpInfo {
