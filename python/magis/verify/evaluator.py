@@ -170,13 +170,13 @@ class Machine:
 
         results = self._call(operation, read, where)
         if statement.over is not None:
-            self._drop(statement.over, f"overwritten by {statement} (line {statement.line})", where)
+            self.drop(statement.over, f"overwritten by {statement} (line {statement.line})", where)
         for name, value in zip(operation.results, results, strict=True):
             if value is not None:
                 self.live[Copy(name, statement.copy)] = value
 
     def free(self, copy: Copy) -> None:
-        self._drop(copy, "freed before", f"free {copy}")
+        self.drop(copy, "freed before", f"free {copy}")
 
     def output(self, name: str, line: int) -> Tensor:
         where = f"line {line}: output %{name}"
@@ -193,7 +193,7 @@ class Machine:
             raise PlanError(f"{where} is not a tensor")
         return value
 
-    def _drop(self, copy: Copy, why: str, where: str) -> None:
+    def drop(self, copy: Copy, why: str, where: str) -> None:
         if self.live.pop(copy, None) is None:
             raise PlanError(
                 f"{where}: {copy} is not live, {self.gone.get(copy, 'it was not made')}"

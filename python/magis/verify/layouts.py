@@ -41,8 +41,18 @@ class _TypeMachine(Machine):
     """An evaluator of types alone."""
 
     def load(self, inputs: Mapping[str, Value]) -> None:
+        self.owners: dict[int, str] = {}  # of live storages, by identity
         for declared in self.document.inputs:
-            self.live[Copy(declared.name)] = _fake(declared, self.document.device)
+            value = _fake(declared, self.document.device)
+            self.live[Copy(declared.name)] = value
+            if isinstance(value, Tensor):
+                self.owners[id(value.untyped_storage())] = declared.name
+
+    def drop(self, copy: Copy, why: str, where: str) -> None:
+        value = self.live.get(copy)
+        super().drop(copy, why, where)
+        if isinstance(value, Tensor):
+            del self.owners[id(value.untyped_storage())]
 
     def check_results(
         self, operation: Operation, args: list[Any], results: list[Value], where: str
@@ -62,9 +72,9 @@ class _TypeMachine(Machine):
                         f"{where}: %{name} does not share storage with %{base_of(operation)}"
                     )
                 continue
-            for copy, other in self.live.items():
-                if isinstance(other, Tensor) and other.untyped_storage() is storage:
-                    raise PlanError(f"{where}: %{name} shares storage with {copy}")
+            if id(storage) in self.owners:
+                raise PlanError(f"{where}: %{name} shares storage with %{self.owners[id(storage)]}")
+            self.owners[id(storage)] = name
 
 
 def _same(actual: Type, recorded: Type) -> bool:

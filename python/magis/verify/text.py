@@ -7,6 +7,7 @@ gives users the better messages.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -40,9 +41,8 @@ _TOKEN = re.compile(
     | (?P<number>-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf\b|nan\b))
     | (?P<word>[A-Za-z_][\w.-]*)
     | (?P<mark>[()\[\]{}=:,+/@.]))""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 class _Line:
@@ -94,8 +94,10 @@ class _Line:
             raise self.error("expected an integer") from None
 
     def string(self) -> str:
-        quoted = self.take("string")[1:-1]
-        return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), quoted)
+        try:
+            return str(json.loads(self.take("string"), strict=False))
+        except ValueError as error:
+            raise self.error(f"a string that cannot be read: {error}") from None
 
     def name(self) -> str:
         name = self.take("ref")[1:]

@@ -1,6 +1,6 @@
 """Measures plans of a zoo model under the allocator hook; runs in the worker of `hooked`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from random_plans import random_plan
 from magis import _core, measure, zoo
 from magis.capture import capture
 from magis.runtime.scratch import with_measured_scratch
-from magis.verify import evaluate, inputs_from, verify_plan
+from magis.verify import evaluate_all, inputs_from, verify_plan
 from magis.verify.tensors import constant
 from magis.verify.text import parse
 
@@ -29,7 +29,8 @@ class Account:
     measured: int  # measured, all of it
     bracketed: int  # the same, while kernels are watched one by one
     recomputed: int
-    equal: bool  # outputs bitwise those of the graph, statement by statement
+    equal: bool  # outputs and inputs bitwise as the graph leaves them, statement by statement
+    on_devices: bool  # verifier and core agree under every device profile
 
 
 def step_of(source: str, log: measure.KernelLog | None = None) -> Callable[[list[Any]], Any]:
@@ -43,28 +44,26 @@ def step_of(source: str, log: measure.KernelLog | None = None) -> Callable[[list
     return step
 
 
-class Model:
-    """A tiny zoo model's captured step and inputs."""
+class Subject:
+    """Graph text and values for its inputs."""
 
-    def __init__(self, name: str) -> None:
-        torch.manual_seed(1)
-        model, loss_fn, batch = zoo.build(name, size="tiny")
-        self.text = capture(model, loss_fn, batch).text
-        self.values = inputs_from(self.text, model, batch)
-        declared = parse(self.text).inputs
-        self.values |= {i.name: constant(i) for i in declared if i.kind == "const"}
-        self.inputs = [self.values[i.name] for i in declared]
-        self.expected = evaluate(self.text, self.values, dtype=None, seed=2)
+    def __init__(self, text: str, values: dict[str, Any]) -> None:
+        declared = parse(text).inputs
+        constants = {i.name: constant(i) for i in declared if i.kind == "const"}
+        self.text, self.values = text, values | constants
+        self.names = [i.name for i in declared]
+        self.expected = evaluate_all(text, self.values, dtype=None, seed=2)
 
     def account(self, plan: _core.Plan) -> Account:
         promised = plan.simulate("cpu")
         facts = verify_plan(plan.text())
         log = measure.KernelLog()
-        call, watched = self._call(step_of(plan.source())), self._call(step_of(plan.source(), log))
-        call()
-        alone = measure.measure_peak(call)
-        kernels = measure.measure_kernels(watched, log)
-        pairs = zip(self.expected, alone.result, strict=True)
+        step, watched = step_of(plan.source()), step_of(plan.source(), log)
+        self._call(step, self._inputs())()
+        inputs = self._inputs()
+        alone = measure.measure_peak(self._call(step, inputs))
+        kernels = measure.measure_kernels(self._call(watched, self._inputs()), log)
+        end = dict(zip(self.names, inputs, strict=True))
         return Account(
             promised=promised.transient_peak_bytes,
             verified=facts.transient_peak_bytes,
@@ -74,33 +73,82 @@ class Model:
             measured=alone.peak_bytes,
             bracketed=kernels.peak_bytes,
             recomputed=len(facts.recomputed),
-            equal=all(torch.equal(reference, value) for reference, value in pairs),
+            equal=same(self.expected.outputs, alone.result)
+            and same(self.expected.inputs.values(), [end[name] for name in self.expected.inputs]),
+            on_devices=all(
+                verify_plan(plan.text(), device=device).peak_bytes
+                == plan.simulate(device).peak_bytes
+                for device in _core.device_profiles()
+            ),
         )
 
-    def _call(self, step: Callable[[list[Any]], Any]) -> Callable[[], Any]:
+    def _inputs(self) -> list[Any]:
+        """Copies: a step may write to them."""
+        values = [self.values[name] for name in self.names]
+        return [v.detach().clone() if isinstance(v, torch.Tensor) else v for v in values]
+
+    def _call(self, step: Callable[[list[Any]], Any], inputs: list[Any]) -> Callable[[], Any]:
         def call() -> Any:
             torch.manual_seed(2)
             with torch.no_grad():
-                return step(self.inputs)
+                return step(inputs)
 
         return call
 
-    def plans(self, text: str, random_plans: int) -> Iterator[tuple[str, _core.Plan]]:
+    def plans(self, random_plans: int) -> Iterator[tuple[str, _core.Plan]]:
         """Program order, random plans, and what the optimizer makes of a limit out of reach."""
-        graph = _core.Graph.parse(text)
+        graph = _core.Graph.parse(self.text)
         yield "program order", _core.Plan.program_order(graph)
         for seed in range(random_plans):
-            yield f"random {seed}", _core.Plan.parse(random_plan(text, FORMS, seed))
+            yield f"random {seed}", _core.Plan.parse(random_plan(self.text, FORMS, seed))
         limit = graph.persistent_bytes + 1
-        options = {"device": "cpu", "memory_limit": limit, "state_budget": 20_000}
+        options = {
+            "device": "cpu",
+            "memory_limit": limit,
+            "state_budget": 100_000,
+            "time_budget": 4.0,
+        }
         yield "optimized", _core.optimize(graph, **options).plan
 
 
-def accounts(name: str, random_plans: int = 2) -> dict[str, dict[str, dict[str, Any]]]:
-    """Of each plan, without and with kernels' scratch in the graph."""
-    model = Model(name)
-    texts = {"without scratch": model.text, "with scratch": with_measured_scratch(model.text)}
+def same(references: Iterable[Any], values: Iterable[Any]) -> bool:
+    return all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+        for a, b in zip(references, values, strict=True)
+    )
+
+
+def accounts(
+    name: str,
+    *,
+    variant: str = "real",
+    optimizer: str | None = None,
+    threads: int = 1,
+    random_plans: int = 1,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Of plans of a tiny zoo model's step: without and with kernels' scratch in the graph, and
+    adding into gradients that are there.
+    """
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    model, loss_fn, batch = zoo.build(name, size="tiny", variant=variant)
+    text = capture(model, loss_fn, batch, optimizer=optimizer).text
+    values = inputs_from(text, model, batch)
+    subjects = {
+        "without scratch": Subject(text, values),
+        "with scratch": Subject(with_measured_scratch(text), values),
+    }
+    paths = [output.path for output in parse(text).outputs if output.kind == "grad"]
+    if paths:
+        adding = _core.Graph.parse(text).accumulate_gradients(paths).text()
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        values = inputs_from(adding, model, batch)
+        subjects["adding"] = Subject(with_measured_scratch(adding), values)
     return {
-        kind: {what: vars(model.account(plan)) for what, plan in model.plans(text, random_plans)}
-        for kind, text in texts.items()
+        kind: {
+            what: vars(subject.account(plan))
+            for what, plan in subject.plans(random_plans if kind != "adding" else 1)
+        }
+        for kind, subject in subjects.items()
     }
