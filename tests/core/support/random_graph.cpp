@@ -335,6 +335,7 @@ class Generator {
     const auto x = pick([](const Type& t) { return is_plain(t) && t.shape == Shape{4, 6}; });
     if (!x || *x == buffer_) return;
     add("aten.lerp_.Scalar", {{buffer_}, {*x}, {0.1}}, {Type{.defined = false}});
+    written_ = true;
   }
 
   void add_opaque() {
@@ -377,14 +378,20 @@ class Generator {
 
   void add_outputs(ValueId loss) {
     builder_.add_output(OutputKind::loss, "", loss);
+    const ValueId last = *pick([](const Type&) { return true; });
+    std::vector<ValueId> owners = {owner(loss), owner(last)};
+    for (ValueId id : kept_) owners.push_back(owner(id));
     int number = 0;
     for (ValueId id : kept_) {
-      const OutputKind kind = number % 2 == 0 ? OutputKind::grad : OutputKind::aux;
+      // A gradient has storage of its own.
+      const bool apart = std::count(owners.begin(), owners.end(), owner(id)) == 1;
+      const OutputKind kind = apart && number % 4 != 3 ? OutputKind::grad : OutputKind::aux;
       builder_.add_output(kind, "kept." + std::to_string(number++), id);
     }
-    const auto view = pick([](const Type&) { return true; });
-    builder_.add_output(OutputKind::aux, "last", *view);
-    if (options_.mutating) builder_.add_output(OutputKind::buffer, "running", buffer_);
+    builder_.add_output(OutputKind::aux, "last", last);
+    if (written_ && owner(last) != owner(buffer_)) {
+      builder_.add_output(OutputKind::buffer, "running", buffer_);
+    }
   }
 
   const RandomGraphOptions& options_;
@@ -395,6 +402,7 @@ class Generator {
   std::vector<ValueId> kept_;    // results that become outputs
   std::vector<SiteId> sites_;
   ValueId buffer_;
+  bool written_ = false;  // something wrote to the buffer
   int ops_ = 0;
   int next_name_ = 0;
 };
