@@ -148,6 +148,7 @@ def _checked(
 
     from magis import _core
     from magis.cli.trial import Trial
+    from magis.runtime.plan_file import OUTPUT_COUNT
     from magis.runtime.scratch import with_measured_scratch
 
     text = captured.text
@@ -157,6 +158,7 @@ def _checked(
         text = with_measured_scratch(text)
         meta["threads"] = str(torch.get_num_threads())  # scratch depends on it
     graph = _core.Graph.parse(text, "captured graph")
+    meta[OUTPUT_COUNT] = str(len(graph.outputs))
     if "meta" in places:
         replayed = "not replayed: captured without weights"
     elif places - {captured.device.type}:

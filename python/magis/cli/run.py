@@ -84,11 +84,10 @@ def run(
 
 def _read(path: Path) -> tuple[_core.Plan, str]:
     """The plan, and the device profile that its promise is for."""
-    from magis import _core
-    from magis.runtime.plan_file import parse_envelope
+    from magis.runtime.plan_file import parse_envelope, parse_plan
 
     saved = parse_envelope(read_text(path, "`magis optimize -o` makes plans"), str(path))
-    found = _core.Plan.parse(saved.text, f"{path} (text)")
+    found = parse_plan(saved.text, f"{path} (text)")
     kinds = {output.kind for output in found.graph.outputs}
     if kinds & {"param", "state"}:
         raise UsageError(

@@ -24,7 +24,7 @@ class Subject:
 
 def read_graph(path: Path) -> _core.Graph:
     """The graph in a file. Raises a MagisError with file, line and column if it holds none."""
-    from magis import _core
+    from magis.runtime.plan_file import parse_graph
 
     text = read_text(path)
     if text.lstrip().startswith("{"):
@@ -32,26 +32,25 @@ def read_graph(path: Path) -> _core.Graph:
             f"{path}: this is a saved plan, not a graph; "
             "`magis optimize` takes what `magis capture` wrote"
         )
-    return _core.Graph.parse(text, str(path))
+    return parse_graph(text, str(path))
 
 
 def read_subject(path: Path) -> Subject:
     """The graph or plan in a file; a MagisError with file, line and column if it is neither."""
-    from magis import _core
+    from magis.runtime.plan_file import parse_graph, parse_plan
 
     text = read_text(path)
     if text.lstrip().startswith("{"):
         return _saved_plan(text, path)
     if any(line.strip() == "program" for line in text.splitlines()):
-        plan = _core.Plan.parse(text, str(path))
+        plan = parse_plan(text, str(path))
         return Subject(plan.graph, plan, None, None)
-    return Subject(_core.Graph.parse(text, str(path)), None, None, None)
+    return Subject(parse_graph(text, str(path)), None, None, None)
 
 
 def _saved_plan(text: str, path: Path) -> Subject:
-    from magis import _core
-    from magis.runtime.plan_file import parse_envelope
+    from magis.runtime.plan_file import parse_envelope, parse_plan
 
     saved = parse_envelope(text, str(path))
-    plan = _core.Plan.parse(saved.text, f"{path} (text)")
+    plan = parse_plan(saved.text, f"{path} (text)")
     return Subject(plan.graph, plan, saved.device, saved.report)

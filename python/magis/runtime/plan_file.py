@@ -24,6 +24,8 @@ from magis.report import Report
 if TYPE_CHECKING:
     from magis import _core
 
+# In the header of a captured graph: how many outputs it has.
+OUTPUT_COUNT = "outputs"
 FORMAT = 1
 
 
@@ -123,3 +125,38 @@ def parse_envelope(text: str, name: str) -> PlanFile:
         )
     except KeyError as error:
         raise PlanError(f"{name}: the plan has no field {error}; make it again") from None
+
+
+def parse_graph(text: str, name: str) -> _core.Graph:
+    """A graph's text. Raises a MagisError with place and cause if it is damaged or cut off."""
+    from magis import _core
+
+    graph = _core.Graph.parse(text, name)
+    _check_complete(graph, name)
+    return graph
+
+
+def parse_plan(text: str, name: str) -> _core.Plan:
+    """A plan's text, verified: a program that does not execute its graph is a PlanError."""
+    from magis import _core
+
+    plan = _core.Plan.parse(text, name)
+    _check_complete(plan.graph, name)
+    try:
+        plan.verify()
+    except _core.UserError as error:
+        raise PlanError(f"{name}: {error}") from None
+    return plan
+
+
+def _check_complete(graph: _core.Graph, name: str) -> None:
+    """A graph that was cut between two of its outputs is well formed: only their number tells."""
+    stated = graph.meta.get(OUTPUT_COUNT)
+    if stated is None:
+        return
+    # A gradient that is added into is no output any more, but an input.
+    held = len(graph.outputs) + sum(entry.kind == "grad" for entry in graph.inputs)
+    if stated != str(held):
+        raise PlanError(
+            f"{name} is truncated: it says {stated} outputs and holds {held}; capture it again"
+        )

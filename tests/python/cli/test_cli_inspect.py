@@ -7,6 +7,8 @@ from pathlib import Path
 
 from cli_support import SMALL, Magis, assert_user_error
 
+from magis import _core
+
 
 def test_a_graph_in_words(magis: Magis, small: Path) -> None:
     done = magis("inspect", small)
@@ -160,6 +162,49 @@ def test_files_that_are_not_graphs(magis: Magis, tmp_path: Path, small: Path) ->
     assert_user_error(magis("inspect", other_json), "other.json: JSON, but not a plan")
     other_json.write_text('{"magis": "0.1.0", "format')
     assert_user_error(magis("inspect", other_json), "other.json:1:", "damaged or cut off")
+
+
+def test_a_graph_cut_between_its_outputs(magis: Magis, tmp_path: Path) -> None:
+    graph, plan = tmp_path / "mlp.magis", tmp_path / "mlp.json"
+    assert magis("capture", "mlp", "-o", graph).status == 0
+    search = ("--latency-limit", "1.1", "--state-budget", "1")
+    assert magis("optimize", graph, *search, "-o", plan).status == 0
+    text = graph.read_text()
+    count = text.count("\noutput ")
+    assert f'\nmeta outputs "{count}"\n' in text
+
+    cut = tmp_path / "cut.magis"
+    cut.write_text(text[: text.rindex("output ")])
+    said = f"is truncated: it says {count} outputs and holds {count - 1}; capture it again"
+    for command in (("inspect", cut), ("optimize", cut, *search)):
+        assert_user_error(magis(*command), f"{cut} {said}")
+
+    saved = json.loads(plan.read_text())
+    before, program = saved["text"].split("\nprogram\n")
+    before = before[: before.rindex("output ")]
+    plan.write_text(json.dumps(saved | {"text": f"{before}\nprogram\n{program}"}))
+    for name in ("inspect", "run"):
+        assert_user_error(magis(name, plan), f"{plan} (text) {said}")
+
+
+def test_an_accumulating_graph_is_not_taken_for_a_cut_one(magis: Magis, tmp_path: Path) -> None:
+    captured = SMALL.replace("meta replay", 'meta outputs "3"\nmeta replay')
+    graph = _core.Graph.parse(captured).accumulate_gradients(["net.layers.1.linear.weight"])
+    assert len(graph.outputs) == 2
+    (tmp_path / "adds.magis").write_text(graph.text())
+    assert magis("inspect", tmp_path / "adds.magis").status == 0
+
+
+def test_a_plan_that_does_not_execute_its_graph(magis: Magis, small: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    assert magis("optimize", small, "--latency-limit", "1.1", "-o", saved).status == 0
+    content = json.loads(saved.read_text())
+    content["text"] = content["text"].replace("\nrun %a0\n", "\n", 1)
+    saved.write_text(json.dumps(content))
+    text = tmp_path / "plan.magis"
+    text.write_text(content["text"])
+    for command in (("inspect", saved), ("inspect", text), ("run", saved)):
+        assert_user_error(magis(*command), f"{command[1]}", "of the program", "runs before %a0")
 
 
 def test_a_device_that_is_not_known(magis: Magis, small: Path) -> None:
