@@ -24,6 +24,14 @@ _UNITS = {
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*|%)\s*", re.ASCII)
 
+# The core counts bytes in 64 bits.
+_LARGEST_BYTES = 2**63 - 1
+# Longer than any step takes, and what the core counts in picoseconds in 64 bits.
+_LONGEST_SECONDS = 1e6
+# More decimals of a unit than its smallest part has: a byte is a 40th binary place of a TiB.
+_DECIMALS = 100
+_MOST_SHOWN = 40
+
 _MEMORY_FORMS = (
     'a number of bytes (8589934592), a string with a unit ("8GiB", "8 GB", "512MB"; B, kB, MB, GB, '
     "TB are powers of 1000, "
@@ -56,9 +64,7 @@ class MemoryLimit:
             count = operator.index(value)
         except TypeError:
             return cls._parse_ratio(value)
-        if count <= 0:
-            raise LimitError(f"a memory limit must be positive, got {count}")
-        return cls(bytes=count)
+        return cls._checked_bytes(count, value)
 
     @classmethod
     def _parse_text(cls, text: str) -> MemoryLimit:
@@ -72,23 +78,39 @@ class MemoryLimit:
             raise _memory_error(text)
         # Exact for every number of digits: "0.1GB" is 100,000,000 bytes, not one less.
         whole, _, decimals = number.partition(".")
+        whole, decimals = whole.lstrip("0"), decimals[:_DECIMALS]
+        if len(whole) > len(str(_LARGEST_BYTES)):
+            raise _too_large(text)
         count = int(whole + decimals or "0") * _UNITS[unit.lower()] // 10 ** len(decimals)
+        return cls._checked_bytes(count, text)
+
+    @classmethod
+    def _checked_bytes(cls, count: int, given: Any) -> MemoryLimit:
         if count <= 0:
-            raise LimitError(f"a memory limit must be positive, got {text!r}")
+            raise LimitError(f"a memory limit must be positive, got {_shown(given)}")
+        if count > _LARGEST_BYTES:
+            raise _too_large(given)
         return cls(bytes=count)
 
     @classmethod
     def _parse_ratio(cls, value: Any) -> MemoryLimit:
         try:
             ratio = float(value)
+        except OverflowError:
+            ratio = math.inf
         except (TypeError, ValueError):
             raise _memory_error(value) from None
         return cls._checked_ratio(ratio, value)
 
     @classmethod
     def _checked_ratio(cls, ratio: float, given: Any) -> MemoryLimit:
-        if not 0 < ratio <= 1:  # also refuses nan
+        if math.isnan(ratio):
             raise _memory_error(given)
+        if not 0 < ratio <= 1:
+            raise LimitError(
+                f"memory limit {_shown(given)} is out of range: a share lies above 0 and is at "
+                f"most 100 % (1.0); give {_MEMORY_FORMS}"
+            )
         return cls(ratio=ratio)
 
     def resolve(self, baseline_peak_bytes: int) -> int:
@@ -119,22 +141,37 @@ class LatencyLimit:
             match = _QUANTITY.fullmatch(value)
             if match is None or match[2] != "%":
                 raise _latency_error(value)
-            return cls(1 + float(match[1]) / 100)
+            return cls._checked(1 + float(match[1]) / 100, value)
         if isinstance(value, bool):
             raise _latency_error(value)
         try:
             ratio = float(value)
+        except OverflowError:
+            ratio = math.inf
         except (TypeError, ValueError):
             raise _latency_error(value) from None
-        if not 1 <= ratio < math.inf:
-            raise _latency_error(value)
+        return cls._checked(ratio, value)
+
+    @classmethod
+    def _checked(cls, ratio: float, given: Any) -> LatencyLimit:
+        if not math.isfinite(ratio):
+            raise LimitError(
+                f"latency limit {_shown(given)} is not a finite number; give {_LATENCY_FORMS}"
+            )
+        if ratio < 1:
+            raise LimitError(
+                f"latency limit {_shown(given)} is out of range: give {_LATENCY_FORMS}"
+            )
         return cls(ratio)
 
     def resolve(self, baseline_seconds: float) -> float:
-        """The limit in seconds, for a step whose baseline takes `baseline_seconds`."""
+        """The limit in seconds, for a step whose baseline takes `baseline_seconds`: at most 1e6
+        (every plan meets that), or the baseline's time if that is longer.
+        """
         # The times of the same operators in another order, or in whole picoseconds, add up to
         # other last digits.
-        return self.ratio * baseline_seconds * (1 + 1e-6)
+        longest = max(baseline_seconds, _LONGEST_SECONDS)
+        return min(self.ratio * baseline_seconds, longest) * (1 + 1e-6)
 
     def __str__(self) -> str:
         if not self.asked_for:
@@ -165,8 +202,23 @@ def parse_limit(memory_limit: Any = None, latency_limit: Any = None) -> Limit:
 
 
 def _memory_error(value: Any) -> LimitError:
-    return LimitError(f"memory limit {value!r} is not understood; give {_MEMORY_FORMS}")
+    return LimitError(f"memory limit {_shown(value)} is not understood; give {_MEMORY_FORMS}")
 
 
 def _latency_error(value: Any) -> LimitError:
-    return LimitError(f"latency limit {value!r} is not understood; give {_LATENCY_FORMS}")
+    return LimitError(f"latency limit {_shown(value)} is not understood; give {_LATENCY_FORMS}")
+
+
+def _too_large(value: Any) -> LimitError:
+    return LimitError(
+        f"memory limit {_shown(value)} is larger than any memory; give {_MEMORY_FORMS}"
+    )
+
+
+def _shown(value: Any) -> str:
+    """As the user wrote it, but not hundreds of digits of it."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return "of thousands of digits"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -95,7 +95,9 @@ def _limit(memory_limit: str | None, latency_limit: str | None) -> Limit:
 
 def _number_or_text(value: str | None) -> str | int | float | None:
     """`0.4` is the number 0.4, as it would be in Python; `8GiB` and `40%` stay text."""
-    for kind in (int, float):
+    # Python reads no integer of thousands of digits, but takes it for an infinite float.
+    kinds = (int,) if value is None or value.isdecimal() else (int, float)
+    for kind in kinds:
         try:
             return kind(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
@@ -106,8 +108,10 @@ def _number_or_text(value: str | None) -> str | int | float | None:
 def _budget(time_budget: float, state_budget: int, seed: int) -> Budget:
     if not 0 <= time_budget < float("inf"):
         raise UsageError(f"--time-budget {time_budget}: must be a number of seconds, at least 0")
-    if state_budget < 0:
-        raise UsageError(f"--state-budget {state_budget}: must be at least 0 (0 is no bound)")
+    if not 0 <= state_budget < 2**63:
+        raise UsageError(
+            f"--state-budget {state_budget}: must lie between 0 (no bound) and 2^63 - 1"
+        )
     if not 0 <= seed < 2**64:
         raise UsageError(f"--seed {seed}: must lie between 0 and 2^64 - 1")
     return Budget(time_budget, state_budget, seed)

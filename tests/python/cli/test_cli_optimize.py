@@ -95,6 +95,13 @@ def test_a_ratio_may_be_written_as_in_python(magis: Magis, small: Path) -> None:
         assert data["seconds"] <= data["limit_seconds"]
 
 
+def test_limits_that_every_plan_meets(magis: Magis, small: Path) -> None:
+    for limit in (("--latency-limit", "1e308"), ("--memory-limit", str(2**63 - 1))):
+        done = magis("optimize", small, *limit, "--state-budget", "100", "--json")
+        assert (done.status, done.err) == (0, "")
+        assert done.json["met"] is True
+
+
 def test_same_seed_and_states_same_plan(magis: Magis, small: Path, tmp_path: Path) -> None:
     texts = []
     for name in ("a.json", "b.json"):
@@ -139,7 +146,13 @@ def test_a_limit_below_the_lower_bound(magis: Magis, small: Path, tmp_path: Path
     [
         ([], ["no limit was given"]),
         (["--memory-limit", "8 GB ish"], ["'8 GB ish' is not understood", "8GiB", "40%"]),
-        (["--memory-limit", "140%"], ["140%"]),
+        (["--memory-limit", "140%"], ["140%", "out of range"]),
+        (["--memory-limit", "1.5"], ["1.5", "out of range"]),
+        (["--memory-limit", str(2**63)], ["is larger than any memory"]),
+        (["--memory-limit", "9" * 5000], ["is larger than any memory"]),
+        (["--latency-limit", "inf"], ["is not a finite number"]),
+        (["--latency-limit", "9" * 400 + "%"], ["is not a finite number"]),
+        (["--memory-limit", "1GB", "--state-budget", str(2**63)], ["--state-budget 92233"]),
         (["--memory-limit", "0"], ["must be positive"]),
         (["--latency-limit", "0.9"], ["latency limit 0.9"]),
         (["--latency-limit", "soon"], ["'soon' is not understood"]),

@@ -83,6 +83,46 @@ def test_what_is_no_latency_limit_is_refused_with_the_accepted_forms(value):
         LatencyLimit.parse(value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        *["8388608TiB", 2**63, 10**30, "9" * 30, "9" * 5000, "9" * 400 + ".5GB"],
+        pytest.param(10**5000, id="more digits than Python writes"),
+    ],
+)
+def test_a_memory_limit_beyond_any_memory_is_refused(value):
+    with pytest.raises(LimitError, match=r"is larger than any memory.*8GiB") as error:
+        MemoryLimit.parse(value)
+    assert len(str(error.value)) < 500
+
+
+def test_the_largest_memory_limits_are_exact():
+    assert MemoryLimit.parse(2**63 - 1).bytes == 2**63 - 1
+    assert MemoryLimit.parse(str(2**63 - 1)).bytes == 2**63 - 1
+    assert MemoryLimit.parse("0" * 5000 + "8GiB").bytes == 8 << 30
+    assert MemoryLimit.parse("1.5" + "0" * 5000 + "KiB").bytes == 1536
+    # A byte is 2^-40 TiB, which has 40 decimals.
+    assert MemoryLimit.parse("0.0000000000009094947017729282379150390625 TiB").bytes == 1
+
+
+@pytest.mark.parametrize("value", ["101%", "0%", 1.5, -0.1, float("inf"), "9" * 400 + "%"])
+def test_a_share_that_is_out_of_range_is_told_from_one_that_is_not_understood(value):
+    with pytest.raises(LimitError, match=r"is out of range: a share lies above 0"):
+        MemoryLimit.parse(value)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), "9" * 400 + "%", 10**400])
+def test_a_latency_limit_that_is_not_finite_is_refused(value):
+    with pytest.raises(LimitError, match="is not a finite number"):
+        LatencyLimit.parse(value)
+
+
+def test_a_huge_latency_limit_fits_what_the_core_counts_in():
+    assert LatencyLimit.parse(1e308).resolve(100.0) == pytest.approx(1e6)
+    assert LatencyLimit.parse("9" * 300 + "%").resolve(1e-3) == pytest.approx(1e6)
+    assert LatencyLimit.parse(2).resolve(1e7) == pytest.approx(1e7)
+
+
 def test_only_one_limit_may_be_given():
     with pytest.raises(LimitError, match="both a memory limit and a latency limit"):
         parse_limit(memory_limit="8GiB", latency_limit=1.1)
