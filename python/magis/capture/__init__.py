@@ -12,6 +12,11 @@ from magis.capture.batch import (
     flatten_batch,
     normalise_batch,
 )
+from magis.capture.checks import (
+    check_differentiated_once,
+    differentiated_twice,
+    differentiated_twice_words,
+)
 from magis.capture.step import Capture, capture
 
 __all__ = [
@@ -25,6 +30,9 @@ __all__ = [
     "TensorLeaf",
     "TreeSpec",
     "capture",
+    "check_differentiated_once",
+    "differentiated_twice",
+    "differentiated_twice_words",
     "flatten_batch",
     "normalise_batch",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -107,7 +108,7 @@ def _tensors(model: nn.Module, batch: Any) -> list[tuple[str, torch.Tensor]]:
     return found
 
 
-def check_batch(batch: Any) -> None:
+def check_batch(model: nn.Module, batch: Any) -> None:
     leaves, _ = flatten_batch(batch)
     for path, value in leaves:
         classify_leaf(path, value)
@@ -119,3 +120,79 @@ def check_batch(batch: Any) -> None:
                 f"batch{path} is the result of a differentiable computation; the step cannot reach"
                 " back through it. Pass it detached, or make that computation part of the model."
             )
+    check_differentiated_once(model, [path for path, _ in leaves], [value for _, value in leaves])
+
+
+def check_differentiated_once(
+    model: nn.Module, paths: Sequence[str], leaves: Sequence[Any]
+) -> None:
+    found = differentiated_twice(dict(model.named_parameters()), leaves)
+    if found is not None:
+        raise CaptureError(differentiated_twice_words(paths, found))
+
+
+def differentiated_twice(
+    parameters: Mapping[str, torch.Tensor], leaves: Sequence[Any]
+) -> tuple[int, int | str] | None:
+    """The first tensor among `leaves` that requires a gradient and is there twice.
+
+    Returns its position and its other position, or the name of the parameter that it is. Its
+    gradient would come in two parts, while eager gives hooks the sum and adds in another order.
+    """
+    seen: dict[int, int | str] = {}
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            if not seen:
+                seen = {id(parameter): name for name, parameter in parameters.items()}
+            if id(leaf) in seen:
+                return position, seen[id(leaf)]
+            seen[id(leaf)] = position
+    return None
+
+
+def differentiated_twice_words(paths: Sequence[str], found: tuple[int, int | str]) -> str:
+    """What `differentiated_twice` found, and the way out. `paths` are those of the leaves."""
+    position, other = found
+    here = f"batch{paths[position]}"
+    if isinstance(other, str):
+        return (
+            f"{here} is the model's parameter {other}, whose gradient would come in two parts; "
+            "reach it through the model inside of loss_fn, or pass it detached"
+        )
+    return (
+        f"batch{paths[other]} and {here} are the same tensor, which requires a gradient; pass it "
+        "once and use it twice inside of loss_fn"
+    )
+
+
+def check_written_storage(written: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Raises CaptureError if what the step writes to overlaps another of the model's tensors.
+
+    The keys of `tensors` name them in words; `written` is one of the keys.
+    """
+    tensor = tensors[written]
+    for other, candidate in tensors.items():
+        if candidate is not tensor and _overlap(tensor, candidate):
+            raise CaptureError(
+                f"the step writes in place to {written}, which shares its storage with {other}; in"
+                " a captured step each has a value of its own. Register one of them and take the"
+                " other as a view of it in forward()."
+            )
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    address = a.untyped_storage().data_ptr()  # 0 on the meta device, where nothing can be told
+    if not address or address != b.untyped_storage().data_ptr():
+        return False
+    (first, last), (start, end) = _extent(a), _extent(b)
+    return first < end and start < last
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """From the first byte in its storage to behind the last."""
+    first = tensor.storage_offset() * tensor.itemsize
+    if not tensor.numel():
+        return first, first
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((length - 1) * stride for length, stride in steps)
+    return first, first + (last + 1) * tensor.itemsize

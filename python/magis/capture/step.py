@@ -68,7 +68,7 @@ def capture(
     Raises CaptureError, which names the module and the source line.
     """
     check_model(model)
-    check_batch(batch)
+    check_batch(model, batch)
     chosen = resolve_device(model, batch, device)
     if autocast is None and torch.is_autocast_enabled(chosen.type):
         autocast = torch.get_autocast_dtype(chosen.type)

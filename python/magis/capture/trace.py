@@ -24,6 +24,7 @@ from magis.capture.batch import (
     classify_leaf,
     flatten_batch,
 )
+from magis.capture.checks import check_written_storage
 from magis.capture.explain import data_dependent, explain
 from magis.capture.fakes import DropoutOfGpus, device_to_trace_on, make_fake_mode
 from magis.capture.ir import InputKind, OutputKind, Site
@@ -305,6 +306,10 @@ class _Step:
         the place of.
         """
         reassigned = reassigned_buffers(self.model, self.buffers, live)
+        owned = {
+            **{f"the parameter {path}": tensor for path, tensor in self.parameters.items()},
+            **{f"the buffer {path}": tensor for path, tensor in self.buffers.items()},
+        }
         for (kind, path), value in live.items():
             if kind == "buffer" and path in reassigned:
                 self.outputs.add("buffer", path, reassigned[path])
@@ -314,6 +319,8 @@ class _Step:
                         f"the step writes in place to batch{path}, which belongs to the caller;"
                         " clone it first"
                     )
+                place = f"the {'buffer' if kind == 'buffer' else 'parameter'} {path}"
+                check_written_storage(place, owned)
                 self.outputs.add("buffer" if kind == "buffer" else "param", path, value.detach())
 
 

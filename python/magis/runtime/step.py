@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from magis import _core
+from magis.capture import differentiated_twice, differentiated_twice_words
 from magis.errors import GuardError, MagisError
 from magis.report import Report
 from magis.report.text import bytes_text
@@ -131,6 +132,11 @@ class Step:
     def _plan_for(self, arguments: Arguments) -> Planned | None:
         """The plan for this batch, made if need be; None if the call is to run eagerly."""
         key = self._key_of(arguments)
+        twice = differentiated_twice(self._view.parameters, arguments.leaves)
+        if twice is not None:
+            if self._on_new_shape == "eager":
+                return None
+            raise GuardError(differentiated_twice_words(arguments.paths, twice))
         planned = self._plans.get(key)
         if planned is None:
             reason = difference(self._key, key, self._paths)

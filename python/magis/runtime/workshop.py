@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from magis import _core
-from magis.capture import Capture, capture
+from magis.capture import Capture, capture, check_differentiated_once
 from magis.errors import CaptureError
 from magis.report import Report
 from magis.runtime import replay
@@ -81,6 +81,8 @@ class Workshop:
         `first`: a memory limit below the lower bound is an error only then; later batches of other
         shapes get the best plan there is, and a warning.
         """
+        # The capture itself sees tensors cut off from the batch's.
+        check_differentiated_once(self.model, arguments.paths, arguments.leaves)
         captured = self._capture(arguments)
         graph = self._graph(captured)
         baseline = baseline_of(graph, self.settings.profile)

@@ -324,3 +324,56 @@ def test_lstm_with_onednn() -> None:
 def test_optimizers() -> None:
     message = refused(nn.Linear(4, 4), total, X, optimizer="lion")
     assert message == "unknown optimizer 'lion'; known are sgd, adamw"
+
+
+def test_a_tensor_that_requires_a_gradient_may_be_given_once_only() -> None:
+    model = nn.Linear(3, 3)
+    x = torch.randn(2, 3, requires_grad=True)
+
+    def loss(m: nn.Module, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (m(a) * b.sum()).sum()
+
+    with pytest.raises(CaptureError, match=r"batch\[0\] and batch\[1\] are the same tensor.*once"):
+        capture(model, loss, (x, x))
+    with pytest.raises(CaptureError, match=r"batch\[1\] is the model's parameter weight"):
+        capture(model, loss, (x, model.weight))
+    capture(model, loss, (x, model.weight.detach()))
+    y = x.detach()
+    capture(model, loss, (y, y))
+
+
+def test_batch_norm_without_momentum_is_named() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None))
+
+    def loss(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return m(x).sum()
+
+    with pytest.raises(CaptureError, match=r"module '1': batch norm with momentum=None.*momentum"):
+        capture(model, loss, (X,))
+    capture(model.eval(), loss, (X,))
+
+
+class Overlapping(nn.Module):
+    def __init__(self, start: int, writes: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("full", torch.zeros(8))
+        self.register_buffer("head", self.full[:4])
+        self.register_buffer("part", self.full[start:])
+        del self.full
+        self.writes = writes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.writes:
+            self.head.add_(1)
+        return self.linear(x) * self.head + self.part.sum()
+
+
+def test_a_written_buffer_that_overlaps_another_is_refused() -> None:
+    def loss(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return m(x).sum()
+
+    with pytest.raises(CaptureError, match=r"the buffer head, which shares.* the buffer part;"):
+        capture(Overlapping(3, writes=True), loss, (X,))
+    capture(Overlapping(4, writes=True), loss, (X,))
+    capture(Overlapping(3, writes=False), loss, (X,))

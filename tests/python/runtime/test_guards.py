@@ -23,7 +23,7 @@ from runtime_support import (
 )
 from torch import nn
 
-from magis.errors import GuardError, MagisError
+from magis.errors import CaptureError, GuardError, MagisError
 
 
 def loss(model, x, mode="sum", weight=1.0):
@@ -259,3 +259,28 @@ def test_a_model_that_has_moved_to_another_device_needs_a_new_step():
     model.to("meta")
     with pytest.raises(GuardError, match="was on cpu and is now on meta"):
         step(torch.ones(2))
+
+
+def test_a_tensor_that_requires_a_gradient_is_refused_where_it_is_given_twice():
+    model = nn.Linear(3, 3)
+
+    def product(m, a, b):
+        return (m(a) * m(b).sin()).sum()
+
+    x, y = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
+    with pytest.raises(CaptureError, match=r"batch\[0\] and batch\[1\] are the same tensor"):
+        plan(model, product, (x, x))
+    step = plan(model, product, (x, y))
+    step(x, y)
+    with pytest.raises(GuardError, match=r"batch\[0\] and batch\[1\] are the same tensor"):
+        step(x, x)
+    with pytest.raises(GuardError, match=r"batch\[1\] is the model's parameter weight"):
+        step(x, model.weight)
+    running_eagerly = plan(model, product, (x, y), on_new_shape="eager")
+    model.zero_grad()
+    x.grad = None
+    running_eagerly(x, x)
+    found = x.grad
+    x.grad = None
+    product(model, x, x).backward()
+    assert torch.equal(found, x.grad)
