@@ -20,6 +20,7 @@ from magis import __version__
 from magis.errors import PlanError
 from magis.files import write_text
 from magis.report import Report
+from magis.runtime.plan_fields import check_fields, check_integer
 
 if TYPE_CHECKING:
     from magis import _core
@@ -93,8 +94,30 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
 
 def parse_envelope(text: str, name: str) -> PlanFile:
     """The same for text that has been read already; `name` is what messages call it."""
+    content = _json(text, name)
+    if not isinstance(content, dict) or "magis" not in content or "format" not in content:
+        raise PlanError(f"{name}: JSON, but not a plan that magis wrote")
+    if (found := check_integer(content["format"], name, "format")) != FORMAT:
+        raise PlanError(
+            f"{name}: written by magis {content['magis']} in format {found}; this is magis "
+            f"{__version__}, which reads format {FORMAT}. Install that version, or make the plan "
+            "again."
+        )
+    check_fields(content, name)
+    return PlanFile(
+        magis=content["magis"],
+        device=content["device"],
+        limit=content["limit"],
+        promise=content["promise"],
+        decisions=content["decisions"],
+        report=Report.from_json(content["report"]),
+        text=content["text"],
+    )
+
+
+def _json(text: str, name: str) -> Any:
     try:
-        content = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         if text.lstrip().startswith("{"):
             raise PlanError(
@@ -104,27 +127,10 @@ def parse_envelope(text: str, name: str) -> PlanFile:
         raise PlanError(
             f"{name}: not a plan file; `step.save` and `magis optimize -o` write them"
         ) from None
-    if not isinstance(content, dict) or "magis" not in content or "format" not in content:
-        raise PlanError(f"{name}: JSON, but not a plan that magis wrote")
-    if content["format"] != FORMAT:
-        raise PlanError(
-            f"{name}: written by magis {content['magis']} in format {content['format']}; this is "
-            "magis "
-            f"{__version__}, which reads format {FORMAT}. Install that version, or make the plan "
-            "again."
-        )
-    try:
-        return PlanFile(
-            magis=content["magis"],
-            device=content["device"],
-            limit=content["limit"],
-            promise=content["promise"],
-            decisions=content["decisions"],
-            report=Report.from_json(content["report"]),
-            text=content["text"],
-        )
-    except KeyError as error:
-        raise PlanError(f"{name}: the plan has no field {error}; make it again") from None
+    except RecursionError:
+        raise PlanError(f"{name}: nested too deeply to be a plan that magis wrote") from None
+    except ValueError:  # an integer of more digits than Python reads
+        raise PlanError(f"{name}: holds a number too long to be a plan that magis wrote") from None
 
 
 def parse_graph(text: str, name: str) -> _core.Graph:

@@ -100,6 +100,56 @@ def test_bad_files_are_told_apart(saved, tmp_path):
         read_plan(saved)
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (["text"], 3, 'field "text" must be a text, not 3'),
+        (["device"], 3, 'field "device" must be a text, not 3'),
+        (["device"], "tpu", r'field "device" must be a device profile \(reference, .*not \'tpu\''),
+        (["report", "device"], "tpu", r'"report\.device" must be a device profile'),
+        (["format"], "1", 'field "format" must be an integer'),
+        (["format"], True, 'field "format" must be an integer'),
+        (["format"], 1.0, 'field "format" must be an integer'),
+        (["promise"], [], r'field "promise" must be an object, not \[\]'),
+        (["report"], 7, 'field "report" must be an object, not 7'),
+        (["report", "seconds"], "fast", r'"report\.seconds" must be a finite number'),
+        (["report", "seconds"], float("nan"), r'"report\.seconds" must be a finite number'),
+        (["report", "states_scored"], 2**63, r'"report\.states_scored" must be an integer of 64'),
+        (["report", "met"], 1, r'"report\.met" must be true or false, not 1'),
+        (["report", "edits"], {}, r'"report\.edits" must be a list'),
+        (["report", "edits"], [1], r'"report\.edits\[0\]" must be an object'),
+        (["report", "edits"], [{"kind": "x"}], r'"report\.edits\[0\]\.kind" must be "reorder" or'),
+        (["report", "edits"], [{"kind": "reorder"}], r"no field 'report\.edits\[0\]\.moved'"),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_named_with_its_file(saved, place, value, said):
+    content = json.loads(saved.read_text())
+    *outer, last = place
+    parent = content[outer[0]] if outer else content
+    assert last in parent
+    parent[last] = value
+    saved.write_text(json.dumps(content))
+    with pytest.raises(PlanError, match=rf"plan\.json: the plan.*{said}.*make it again"):
+        read_plan(saved)
+
+
+def test_a_field_that_is_missing_in_the_report(saved):
+    content = json.loads(saved.read_text())
+    del content["report"]["limit"]
+    saved.write_text(json.dumps(content))
+    with pytest.raises(PlanError, match=r"plan\.json: the plan has no field 'report\.limit'"):
+        read_plan(saved)
+
+
+def test_json_beyond_what_python_reads(saved):
+    saved.write_text('{"magis": ' + "[" * 100_000)
+    with pytest.raises(PlanError, match=r"plan\.json: nested too deeply"):
+        read_plan(saved)
+    saved.write_text('{"magis": "0.1", "format": ' + "9" * 5000 + "}")
+    with pytest.raises(PlanError, match=r"plan\.json: holds a number too long"):
+        read_plan(saved)
+
+
 def test_the_version_is_that_of_the_package():
     project = Path(__file__).parents[3] / "pyproject.toml"
     assert tomllib.loads(project.read_text())["project"]["version"] == magis.__version__

@@ -1,0 +1,109 @@
+"""The fields of a plan file and their types: checked before anything relies on them."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from magis.errors import PlanError
+from magis.report import Report
+from magis.report.edits import Edit
+
+_ENVELOPE: dict[str, Any] = {
+    "magis": str,
+    "device": str,
+    "limit": str,
+    "promise": dict,
+    "decisions": dict,
+    "report": dict,
+    "text": str,
+}
+_EDITS: dict[str, dict[str, Any]] = {
+    "reorder": {"moved": int, "operators": int},
+    "recompute": {
+        "operator": str,
+        "tensor": str,
+        "module": str,
+        "source": str,
+        "times": int,
+        "bytes": int,
+        "seconds": float,
+    },
+}
+_WORDS = {
+    str: "a text",
+    int: "an integer of 64 bits",
+    float: "a finite number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
+
+
+def check_fields(content: Mapping[str, Any], name: str) -> None:
+    """Raises PlanError that names the file (`name`) and the first field that is missing or wrong.
+
+    `content` is the file's whole JSON object. Fields that are not known are let be.
+    """
+    from magis import _core
+
+    _check(content, _ENVELOPE, name, "")
+    profiles = _core.device_profiles()
+    for field, device in (
+        ("device", content["device"]),
+        ("report.device", content["report"].get("device", content["device"])),
+    ):
+        if device not in profiles:
+            raise _wrong(name, field, f"a device profile ({', '.join(profiles)})", device)
+    types = get_type_hints(Report)
+    types["edits"] = list
+    _check(content["report"], types, name, "report.")
+    for index, edit in enumerate(content["report"]["edits"]):
+        _check_edit(edit, name, f"report.edits[{index}]")
+
+
+def check_integer(value: Any, name: str, field: str) -> int:
+    """`value`, if it is an integer; otherwise PlanError."""
+    if not _is(value, int):
+        raise _wrong(name, field, _WORDS[int], value)
+    return int(value)
+
+
+def _check(content: Mapping[str, Any], types: Mapping[str, Any], name: str, prefix: str) -> None:
+    for field, kind in types.items():
+        if field not in content:
+            raise PlanError(f"{name}: the plan has no field '{prefix}{field}'; make it again")
+        if not _is(content[field], kind):
+            raise _wrong(name, prefix + field, _WORDS[kind], content[field])
+
+
+def _check_edit(edit: Edit, name: str, field: str) -> None:
+    if not isinstance(edit, dict):
+        raise _wrong(name, field, _WORDS[dict], edit)
+    kind = edit.get("kind")
+    if not isinstance(kind, str) or kind not in _EDITS:
+        raise _wrong(name, f"{field}.kind", " or ".join(f'"{word}"' for word in _EDITS), kind)
+    _check(edit, _EDITS[kind], name, f"{field}.")
+
+
+def _is(value: Any, kind: type) -> bool:
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    if isinstance(value, int):
+        return kind in (int, float) and abs(value) < 2**63
+    return isinstance(value, kind) and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def _wrong(name: str, field: str, wanted: str, value: Any) -> PlanError:
+    return PlanError(
+        f'{name}: the plan\'s field "{field}" must be {wanted}, not {_shown(value)}; make it again'
+    )
+
+
+def _shown(value: Any) -> str:
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return "an integer of thousands of digits"
