@@ -11,6 +11,7 @@ from magis import _core
 from magis.errors import MagisError
 from magis.limits import parse_limit
 from magis.runtime.batch import Arguments
+from magis.runtime.call import outside_inference_mode
 from magis.runtime.planner import SearchSettings, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.step import OnNewShape, Step, device_of
@@ -96,13 +97,14 @@ def optimize(
     )
     workshop = Workshop(model, loss_fn, settings, device=place, verify=verify, tolerance=tolerance)
     try:
-        return Step(
-            workshop,
-            arguments,
-            on_new_shape=on_new_shape,
-            verify_every=verify_every,
-            plan_cache=plan_cache,
-        )
+        with outside_inference_mode():
+            return Step(
+                workshop,
+                arguments,
+                on_new_shape=on_new_shape,
+                verify_every=verify_every,
+                plan_cache=plan_cache,
+            )
     except _core.UserError as error:
         raise MagisError(str(error)) from error
 

@@ -77,14 +77,31 @@ class Arguments:
         return function(*before, *self.batch)
 
     def cut_off(self) -> Arguments:
-        """The same batch without history, hooks and gradients: what flows back stops there."""
+        """The same batch without history, hooks and gradients: what flows back stops there.
+
+        Tensors made under inference mode come as copies that autograd can save.
+        """
 
         def cut(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor) or not leaf.requires_grad:
+            if not isinstance(leaf, torch.Tensor):
                 return leaf
-            return leaf.detach().requires_grad_()
+            part = leaf.clone() if leaf.is_inference() else leaf
+            return part.detach().requires_grad_() if leaf.requires_grad else part
 
-        return self.with_leaves([cut(leaf) for leaf in self.leaves])
+        with torch.inference_mode(False):
+            return self.with_leaves([cut(leaf) for leaf in self.leaves])
+
+    def for_autograd(self) -> Arguments:
+        """The same batch, with copies for tensors made under inference mode that need no gradient:
+        autograd refuses to save such tensors.
+        """
+
+        def ordinary(leaf: Any) -> Any:
+            refused = isinstance(leaf, torch.Tensor) and leaf.is_inference()
+            return leaf.clone() if refused and not leaf.requires_grad else leaf
+
+        with torch.inference_mode(False):
+            return self.with_leaves([ordinary(leaf) for leaf in self.leaves])
 
     def with_leaves(self, leaves: Sequence[Any]) -> Arguments:
         """The same structure around other leaves."""

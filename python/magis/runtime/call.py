@@ -151,11 +151,18 @@ class Call:
 def plain_modes(device_type: str) -> Iterator[None]:
     """No autograd, no autocast: what a plan needs was written into it at capture."""
     with contextlib.ExitStack() as stack:
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))  # gradients must be ordinary tensors
+        stack.enter_context(outside_inference_mode())  # gradients must be ordinary tensors
         stack.enter_context(torch.no_grad())
         stack.enter_context(without_autocast(device_type))
         yield
+
+
+def outside_inference_mode() -> contextlib.AbstractContextManager[object]:
+    """Ends the caller's inference mode for a while; otherwise leaves the modes as they are."""
+    ordinary: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if torch.is_inference_mode_enabled():
+        ordinary = torch.inference_mode(False)
+    return ordinary
 
 
 @contextlib.contextmanager

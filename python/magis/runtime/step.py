@@ -18,6 +18,7 @@ from magis.errors import GuardError, MagisError
 from magis.report import Report
 from magis.report.text import bytes_text
 from magis.runtime.batch import Arguments
+from magis.runtime.call import outside_inference_mode
 from magis.runtime.guards import Globals, Key, describe_leaf, difference
 from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import write_plan
@@ -73,7 +74,8 @@ class Step:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the step on a batch and returns what the loss function returns, detached."""
-        with self._lock:
+        # Planning, hooks and what a step leaves behind must not see the caller's inference mode.
+        with self._lock, outside_inference_mode():
             if not self._workshop.runs_here:
                 raise MagisError(
                     "the model's weights are on the meta device, which holds no values: this step "
@@ -83,7 +85,8 @@ class Step:
             arguments = self._form.arguments(args, kwargs)
             planned = self._plan_for(arguments)
             if planned is None:
-                return run_eager(self._workshop.model, self._workshop.loss_fn, arguments)
+                model, loss_fn = self._workshop.model, self._workshop.loss_fn
+                return run_eager(model, loss_fn, arguments.for_autograd())
             self._calls += 1
             if self._verify_every and self._calls % self._verify_every == 0:
                 self._workshop.compare_with_eager(planned.step, arguments, self._view)
