@@ -14,8 +14,16 @@ def write_text(path: Path, text: str) -> None:
 
     A symbolic link keeps pointing where it does; an existing file keeps its permissions; a device
     or a pipe is written to. Raises OSError, also for a file that is marked read-only but could be
-    replaced: it is meant to stay.
+    replaced: it is meant to stay. The error's `filename` is `path`.
     """
+    try:
+        _write(path, text)
+    except OSError as error:
+        error.filename = str(path)  # not the temporary file, and none at all for a full disk
+        raise
+
+
+def _write(path: Path, text: str) -> None:
     target = path.resolve()
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))

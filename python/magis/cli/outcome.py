@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from magis.cli.status import OK
+from magis.cli.status import OK, UsageError, escaped
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,23 @@ class Outcome:
 
     def show(self) -> int:
         """The JSON object or the view to stdout, warnings to stderr; returns the exit status."""
+        if sys.stdout is None:
+            raise UsageError("standard output is closed: there is nowhere to print the result")
+        try:
+            self._print()
+        except OSError as error:
+            error.filename = "standard output"
+            raise
+        for warning in self.warnings:
+            print(f"magis: warning: {escaped(warning)}", file=sys.stderr)
+        return self.status
+
+    def _print(self) -> None:
         if self.as_json:
             print(json.dumps(self.data, indent=2, allow_nan=False))
         else:
             print(_rendered(self.view), end="")
         sys.stdout.flush()
-        for warning in self.warnings:
-            print(f"magis: warning: {warning}", file=sys.stderr)
-        return self.status
 
 
 def _rendered(view: RenderableType) -> str:

@@ -1,6 +1,7 @@
 """Exit statuses, and how each kind of failure ends a command."""
 
 import os
+import re
 import sys
 import traceback
 
@@ -14,6 +15,10 @@ INTERRUPTED = 130
 
 # How PyTorch says so, on CPU and on CUDA.
 _OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")
+
+
+# What a terminal obeys rather than shows: C0 but tabs and line ends, delete, C1.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class UsageError(MagisError):
@@ -32,26 +37,47 @@ def report_failure(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         # The reader of our output has gone (`magis inspect x | head`): nobody to tell, and nothing
         # more to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return OK
+    if isinstance(error, OSError):
+        _give_up_unwritable_output()
     debug = os.environ.get("MAGIS_DEBUG", "") not in ("", "0")
     message = _user_message(error)
     if message is not None:
         if debug and error.__cause__ is not None:  # the user's own code failed: show where
             traceback.print_exception(error.__cause__)
         if message:  # empty: only help was asked for, and it has been shown
-            print(f"magis: error: {message}", file=sys.stderr)
+            print(f"magis: error: {escaped(message)}", file=sys.stderr)
         return USER_ERROR
     if debug:
         traceback.print_exception(error)
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     print(
-        f"magis: internal error: {summary}\n"
+        f"magis: internal error: {escaped(summary)}\n"
         "This is a bug in magis; please report it with the command and the file. "
         "MAGIS_DEBUG=1 shows where it happened.",
         file=sys.stderr,
     )
     return FAILED
+
+
+def escaped(text: str) -> str:
+    """`text` for a terminal: control characters, which files may hold, written as `\\x1b`."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def _give_up_unwritable_output() -> None:
+    """Drops what stdout still holds if it cannot be written: the end of the process would try it
+    again.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _user_message(error: BaseException) -> str | None:
@@ -63,8 +89,9 @@ def _user_message(error: BaseException) -> str | None:
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
         return message and message + hint
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno is not None:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return f"{where}{error.strerror}"
     if isinstance(error, MemoryError) or any(word in str(error) for word in _OUT_OF_MEMORY):
         first_line = str(error).partition("\n")[0]
         return f"this machine has not enough memory for that: {first_line or 'out of memory'}"

@@ -96,6 +96,41 @@ def test_too_little_memory_is_no_bug(
     assert "frame 0" not in done.err
 
 
+def _to(output: str, *arguments: str) -> tuple[int, str]:
+    """Exit status and stderr of `magis` whose standard output is `output`, in shell syntax."""
+    command = f'"$0" -m magis.cli "$@" {output}'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable, *arguments], stderr=subprocess.PIPE, text=True
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device that is always full")
+def test_what_cannot_be_written_is_named(magis: Magis, small: Path) -> None:
+    search = ("optimize", small, "--latency-limit", "1.1", "--state-budget", "1")
+    for option in ("-o", "--emit"):
+        done = magis(*search, option, "/dev/full")
+        assert_user_error(done, "magis: error: /dev/full: No space left on device\n")
+    status, said = _to(">/dev/full", "inspect", str(small))
+    assert (status, said) == (2, "magis: error: standard output: No space left on device\n")
+    status, said = _to(">/dev/full", "--help")
+    assert (status, said) == (2, "magis: error: No space left on device\n")
+
+
+def test_no_standard_output(small: Path) -> None:
+    status, said = _to(">&-", "inspect", str(small))
+    assert status == 2
+    assert said == "magis: error: standard output is closed: there is nowhere to print the result\n"
+
+
+def test_control_characters_of_files_are_shown_and_not_obeyed(magis: Magis, tmp_path: Path) -> None:
+    path = tmp_path / "red\x1b[31m.magis"
+    path.write_text("magis 1\ndevice cpu\n\x1b]0;title\x07\n")
+    done = magis("inspect", path)
+    assert_user_error(done, r"red\x1b[31m.magis:3:1: ")
+    assert not set("\x1b\x07\r\x9b") & set(done.err)
+
+
 def test_interrupted_before_anything_is_there(
     magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,8 +39,9 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as error:
         write_text(target, "new")
+    assert error.value.filename == str(target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
 
