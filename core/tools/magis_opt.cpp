@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -29,6 +30,8 @@ namespace {
 constexpr int kBug = 1;
 constexpr int kWrongInput = 2;
 constexpr int kLimitNotMet = 3;
+
+constexpr Seconds kLongestStep = 1e6;
 
 constexpr std::string_view kHelp = R"(usage: magis-opt [options] [file]
 
@@ -75,6 +78,9 @@ template <class Number>
 Number parse_number(std::string_view option, std::string_view text) {
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range || std::isinf(static_cast<double>(number))) {
+    throw UserError(std::string(option) + " is out of range: \"" + std::string(text) + "\"");
+  }
   if (error != std::errc() || end != text.data() + text.size() || !(number >= Number(0))) {
     throw UserError(std::string(option) + " needs a number, not \"" + std::string(text) + "\"");
   }
@@ -103,7 +109,12 @@ Bytes parse_memory_limit(const std::string& text, Bytes baseline) {
     if (c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   double amount = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + digits, amount);
+  auto [end, error] = std::from_chars(text.data(), text.data() + digits, amount);
+  if (error == std::errc::result_out_of_range) {
+    // More digits than a double holds, or a fraction of a byte: refused below by its size.
+    error = std::errc();
+    amount = text.find_first_of("123456789") < text.find('.') ? HUGE_VAL : 0;
+  }
   const auto found = std::ranges::find(kUnits, unit, &Unit::name);
   const bool is_share = unit == "%" && amount <= 100;
   if (error != std::errc() || end != text.data() + digits || amount <= 0 ||
@@ -113,8 +124,12 @@ Bytes parse_memory_limit(const std::string& text, Bytes baseline) {
         "share of the peak in program order (40%), not \"" +
         text + "\"");
   }
-  return static_cast<Bytes>(is_share ? amount / 100 * static_cast<double>(baseline)
-                                     : amount * found->bytes);
+  if (is_share) return static_cast<Bytes>(amount / 100 * static_cast<double>(baseline));
+  const double bytes = amount * found->bytes;
+  if (bytes >= 0x1p63) {  // the first that Bytes cannot hold
+    throw UserError("--memory-limit " + text + " is larger than any memory");
+  }
+  return static_cast<Bytes>(bytes);
 }
 
 std::vector<std::string> split(std::string_view list) {
@@ -217,7 +232,10 @@ Limit limit_of(const State& state, const CostTable& costs) {
   const Program baseline = lower(state.graph, program_order(state.graph)).value();
   const Footprint before = footprint(state.graph, baseline, costs);
   if (options.memory_limit.empty()) {
-    return {.kind = Limit::Kind::latency, .seconds = options.latency_limit * before.seconds};
+    // The search counts in picoseconds; a limit that no step reaches is as good as any larger one.
+    const Seconds longest = std::max(before.seconds, kLongestStep);
+    return {.kind = Limit::Kind::latency,
+            .seconds = std::min(options.latency_limit * before.seconds, longest)};
   }
   const Bytes bytes =
       parse_memory_limit(options.memory_limit, costs.persistent + before.transient_peak);

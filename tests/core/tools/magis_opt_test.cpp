@@ -146,6 +146,37 @@ TEST_F(MagisOpt, HelpShowsExamples) {
   EXPECT_NE(outcome.out.find("\nexamples\n  magis-opt "), std::string::npos);
 }
 
+TEST_F(MagisOpt, LimitsBeyondWhatCanBeCounted) {
+  const auto error = [&](const std::string& arguments) {
+    const Outcome outcome = run("--passes optimize " + arguments, kGraph);
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    return outcome.err;
+  };
+  const std::string nines(400, '9');
+  for (const std::string& limit : {std::string("9223372036854775808"), std::string("8388608TiB"),
+                                   std::string("1") + std::string(40, '0') + "GB", nines}) {
+    EXPECT_EQ(error("--memory-limit " + limit),
+              "magis-opt: --memory-limit " + limit + " is larger than any memory\n");
+  }
+  EXPECT_NE(error("--memory-limit 0." + std::string(400, '0') + "1").find("needs bytes"),
+            std::string::npos);
+  EXPECT_NE(error("--memory-limit " + nines + "%").find("needs bytes"), std::string::npos);
+  for (const std::string& limit : {std::string("inf"), nines}) {
+    EXPECT_EQ(error("--latency-limit " + limit),
+              "magis-opt: --latency-limit is out of range: \"" + limit + "\"\n");
+  }
+  EXPECT_EQ(error("--latency-limit 2 --seed 18446744073709551616"),
+            "magis-opt: --seed is out of range: \"18446744073709551616\"\n");
+}
+
+TEST_F(MagisOpt, HugeLimitsAreMet) {
+  for (const char* limit : {"--memory-limit 8388607TiB", "--latency-limit 1e308"}) {
+    const Outcome outcome = run(std::string("--passes optimize --time-budget 1 ") + limit, kGraph);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+  }
+}
+
 TEST_F(MagisOpt, ErrorsGoToStandardErrorWithStatusTwo) {
   const auto error = [&](const std::string& arguments, const std::string& input = kGraph) {
     const Outcome outcome = run(arguments, input);
