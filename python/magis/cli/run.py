@@ -63,8 +63,9 @@ def run(
     found, profile = _read(plan)
     under_hook()
     _check_device(found)
-    promised = found.simulate(profile)
-    eager_fits = _check_memory(found, promised, profile)
+    here = _profile_here(found, profile)
+    promised = found.simulate(here)
+    eager_fits = _check_memory(found, promised, here)
     with spinner("building the model"):
         trial = _trial(found, model, str(plan))
     difference = None
@@ -79,6 +80,7 @@ def run(
     with spinner("measuring time"):
         trial.time(planned, eager, rounds)
     facts = _facts(promised, planned, eager, difference, tolerance)
+    facts |= {"plan_device": profile, "plan_peak_bytes": found.simulate(profile).peak_bytes}
     return _outcome(facts, json)
 
 
@@ -95,6 +97,14 @@ def _read(path: Path) -> tuple[_core.Plan, str]:
             "supported yet; capture without --optimizer to run it"
         )
     return found, saved.device
+
+
+def _profile_here(plan: _core.Plan, profile: str) -> str:
+    """The profile whose bytes this machine's allocator hands out, for a plan found under `profile`.
+
+    The CPU's allocator does not round sizes up to blocks as that of a GPU does.
+    """
+    return "cpu" if plan.graph.device == "cpu" else profile
 
 
 def _check_device(plan: _core.Plan) -> None:
@@ -195,6 +205,13 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     promised, measured = facts["promised_peak_bytes"], facts["measured_peak_bytes"]
     agreement = "to the byte" if measured == promised else f"{measured - promised:+,} bytes"
     yield "promised", f"{bytes_text(promised)} ({promised:,} bytes)"
+    for_device = facts["plan_peak_bytes"]
+    if for_device != promised:
+        yield (
+            f"for {facts['plan_device']}",
+            f"{bytes_text(for_device)} ({for_device:,} bytes): the plan's promise, which includes "
+            "that device's rounding to blocks",
+        )
     yield "measured", f"{bytes_text(measured)} ({agreement}; {facts['measured_with']})"
     eager = facts["eager_peak_bytes"]
     if eager is None:
@@ -216,7 +233,11 @@ def _time(facts: dict[str, Any]) -> str:
         return f"{ours} (median of {facts['rounds']})"
     theirs = seconds_text(facts["eager_seconds"])
     change = change_text(facts["time_ratio"], 1.0)
-    return f"{ours}, eager {theirs} ({change}, median of {plural(facts['rounds'], 'pair')})"
+    # The median of ratios is not the ratio of medians: each is said to be what it is.
+    return (
+        f"{change} (median ratio of {plural(facts['rounds'], 'pair')}; median times apart: {ours}, "
+        f"eager {theirs})"
+    )
 
 
 def _equality(facts: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_support import TRAIN, Magis, assert_user_error
 
-from magis.cli.trial import Trial
+from magis.cli.trial import Run, Trial
 
 
 @pytest.fixture
@@ -48,6 +48,39 @@ def test_a_zoo_model_is_built_again(magis: Magis, tmp_path: Path) -> None:
     # In this process there is no hook; the profiler sees the same allocator.
     assert "(to the byte; profiler)" in done.out
     assert "bitwise equal: loss, gradients, buffers, random generator" in done.out
+
+
+def test_time_is_the_median_of_ratios_and_medians_are_said_apart(
+    plan: Path, magis: Magis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ratios 1/2, 4/5 and 5/3: their median says faster, the medians of the times say slower.
+    def timed(_: Trial, planned: Run, eager: Run, __: int) -> None:
+        planned.seconds.extend([1.0, 4.0, 5.0])
+        eager.seconds.extend([2.0, 5.0, 3.0])
+
+    monkeypatch.setattr(Trial, "time", timed)
+    arguments = ("run", plan, "--model", "train.py:make")
+    assert magis(*arguments, "--json").json["time_ratio"] == 0.8
+    shown = " ".join(magis(*arguments).out.split())
+    assert "-20.0 % (median ratio of 3 pairs; median times apart: 4.00 s, eager 3.00 s)" in shown
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_plan_for_another_device_is_held_to_what_this_machine_allocates(magis: Magis) -> None:
+    search = ("--latency-limit", "1.5", "--state-budget", "500", "--device", "rtx3090")
+    assert magis("optimize", "train.magis", *search, "-o", "gpu.json").status == 0
+    arguments = ("run", "gpu.json", "--model", "train.py:make", "--rounds", "1")
+    done = magis(*arguments, "--json")
+    assert done.status == 0
+    facts = done.json
+    inspected = magis("inspect", "gpu.json", "--device", "cpu", "--json").json
+    assert facts["promised_peak_bytes"] == inspected["peak_bytes"] == facts["measured_peak_bytes"]
+    assert facts["plan_device"] == "rtx3090"
+    assert facts["plan_peak_bytes"] == magis("inspect", "gpu.json", "--json").json["peak_bytes"]
+    assert facts["plan_peak_bytes"] > facts["promised_peak_bytes"]
+    shown = " ".join(magis(*arguments).out.split())
+    assert "for rtx3090" in shown
+    assert f"{facts['plan_peak_bytes']:,} bytes): the plan's promise, which includes" in shown
 
 
 def test_a_model_of_ones_own_must_be_named(plan: Path, magis: Magis) -> None:
