@@ -10,7 +10,12 @@ import typer
 from magis.cli.status import UsageError
 
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else there.")
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON object to stdout, and nothing else there; nothing at all after an "
+        "error.",
+    ),
 ]
 Profile = Annotated[
     str | None,

@@ -39,7 +39,7 @@ class Outcome:
         if self.as_json:
             print(json.dumps(self.data, indent=2, allow_nan=False))
         else:
-            print(_rendered(self.view), end="")
+            print(_encodable(_rendered(self.view)), end="")
         sys.stdout.flush()
 
 
@@ -50,3 +50,9 @@ def _rendered(view: RenderableType) -> str:
     with console.capture() as captured:
         console.print(view)
     return captured.get()
+
+
+def _encodable(text: str) -> str:
+    """`text` with what stdout's encoding has no character for (parts of paths, too) escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_support import Magis, assert_user_error
+from cli_support import SMALL, Magis, assert_user_error
 
 COMMANDS = ("capture", "optimize", "inspect", "run", "zoo")
 
@@ -115,6 +115,20 @@ def test_what_cannot_be_written_is_named(magis: Magis, small: Path) -> None:
     assert (status, said) == (2, "magis: error: standard output: No space left on device\n")
     status, said = _to(">/dev/full", "--help")
     assert (status, said) == (2, "magis: error: No space left on device\n")
+
+
+def test_after_an_error_no_json_is_printed_and_help_says_so(magis: Magis, tmp_path: Path) -> None:
+    assert_user_error(magis("inspect", tmp_path / "absent", "--json"), "no such file")
+    for command in COMMANDS:
+        lines = (line.strip("\u2502| ") for line in magis(command, "--help").out.splitlines())
+        assert "nothing at all after an error." in " ".join(" ".join(lines).split())
+
+
+def test_an_output_that_has_no_such_characters(magis_process: Magis, small: Path) -> None:
+    small.write_text(SMALL.replace("net.layers.0.act", "net.\u00e9tage"), encoding="utf-8")
+    done = magis_process("inspect", small, PYTHONIOENCODING="ascii")
+    assert (done.status, done.err) == (0, "")
+    assert r"net.\xe9tage" in done.out
 
 
 def test_no_standard_output(small: Path) -> None:
