@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 # What libraries take behind PyTorch's back is shown from this share of the peak on.
 _WORTH_SAYING = 0.01
+
+# As `magis capture` records it; a file may hold anything.
+_THREADS = re.compile(r"[1-9][0-9]{0,3}")
 
 
 def run(
@@ -114,7 +118,7 @@ def _check_device(plan: _core.Plan) -> None:
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("the plan is for a CUDA device, and there is none on this machine")
     threads = plan.graph.meta.get("threads", "")
-    if device == "cpu" and threads.isdigit() and int(threads) > 0:
+    if device == "cpu" and _THREADS.fullmatch(threads):
         torch.set_num_threads(int(threads))  # what kernels take as scratch depends on it
 
 

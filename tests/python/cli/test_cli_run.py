@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,14 @@ def test_a_plan_for_another_device_is_held_to_what_this_machine_allocates(magis:
 def test_a_model_of_ones_own_must_be_named(plan: Path, magis: Magis) -> None:
     done = magis("run", plan)
     assert_user_error(done, "a model of your own, captured from train.py:make", "--model")
+
+
+@pytest.mark.parametrize("threads", ["\u00b2", "0", "9" * 5000])
+def test_a_number_of_threads_that_is_none_is_let_be(plan: Path, magis: Magis, threads: str) -> None:
+    text, count = re.subn(r'meta threads \\"\d+', rf'meta threads \\"{threads}', plan.read_text())
+    assert count == 1
+    plan.write_text(text)
+    assert magis("run", plan, "--model", "train.py:make", "--rounds", "1").status == 0
 
 
 def test_a_plan_for_another_graph(plan: Path, magis: Magis) -> None:
