@@ -18,6 +18,7 @@ from magis.capture.builder import Builder
 from magis.capture.constants import Constants
 from magis.capture.factories import FACTORY_RULES
 from magis.capture.ir import Graph, Value
+from magis.capture.losses import LOSS_RULES
 from magis.capture.rules import Rule
 from magis.capture.scalars import Scalar
 from magis.capture.sites import NOWHERE, STAMP, place
@@ -25,7 +26,7 @@ from magis.capture.trace import Traced
 from magis.capture.views import VIEW_RULES, strided_view
 from magis.errors import CaptureError
 
-RULES: dict[OpOverload, Rule] = {**VIEW_RULES, **FACTORY_RULES}
+RULES: dict[OpOverload, Rule] = {**VIEW_RULES, **FACTORY_RULES, **LOSS_RULES}
 
 # Operators whose memory or behaviour cannot be known from a trace.
 _REFUSED: dict[OpOverload, str] = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 import torch
+from hooked import under_hook
 from runtime_support import Line, plan, squares
 from torch import nn
 from torch.nn import functional as F
@@ -165,3 +168,44 @@ def test_small_steps_are_exact_too():
         held += change
         most = max(most, held)
     assert most == step.report.transient_peak_bytes
+
+
+def test_a_kernel_whose_memory_grows_with_its_operands_values_is_measured_at_its_most():
+    measured = scratch_of(
+        with_measured_scratch(
+            HEADER
+            + 'param %m "m" : f32[8,8]\n%e = aten.linalg_matrix_exp(%m) : f32[8,8]\n'
+            + 'output loss "" %e\n'
+        )
+    )["e"]
+    for scale in (0.0, 1e-5, 1e-2, 0.1, 1.0, 100.0):
+        matrix = torch.full((8, 8), 3.0 * scale)
+        changes = allocations_of(lambda matrix=matrix: torch.linalg.matrix_exp(matrix))
+        taken = max(accumulate(changes)) - matrix.nbytes  # the result is as large as the operand
+        assert taken <= measured
+    assert taken == measured
+
+
+@pytest.mark.parametrize(
+    "loss",
+    ["mse_loss", "smooth_l1_loss", "soft_margin_loss", "binary_cross_entropy", "huber_loss"],
+)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_loss_that_is_reduced_within_its_elements_storage_measures_its_promise(loss, reduction):
+    differences = under_hook(
+        f"""
+        import magis
+        functional = torch.nn.functional
+        torch.manual_seed(0)
+        model = torch.nn.Linear(8, 8)
+        batch = (torch.rand(16, 8), torch.rand(16, 8))
+        def loss(m, x, y):
+            found = functional.{loss}(torch.sigmoid(m(x)), y, reduction="{reduction}")
+            return found.sum() if "{reduction}" == "none" else found
+        step = magis.optimize(model, loss, batch, time_budget=0.05, progress=lambda p: True)
+        for _ in range(2):
+            peak = measure.measure_peak(lambda: step(*batch))
+            print(peak.peak_bytes - step.report.transient_peak_bytes)
+        """
+    )
+    assert differences.split() == ["0", "0"]
