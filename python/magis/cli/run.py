@@ -115,6 +115,10 @@ def _check_device(plan: _core.Plan) -> None:
     import torch
 
     device = plan.graph.device
+    if device.partition(":")[0] not in ("cpu", "cuda"):
+        raise UsageError(
+            f'the plan is for the device "{device}"; magis runs plans for cpu and cuda'
+        )
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("the plan is for a CUDA device, and there is none on this machine")
     threads = plan.graph.meta.get("threads", "")

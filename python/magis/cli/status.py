@@ -14,7 +14,11 @@ LIMIT_NOT_MET = 3
 INTERRUPTED = 130
 
 # How PyTorch says so, on CPU and on CUDA.
-_OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "CUDA out of memory",
+    "Storage size calculation overflowed",
+)
 
 
 # What a terminal obeys rather than shows: C0 but tabs and line ends, delete, C1.

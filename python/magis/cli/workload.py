@@ -9,6 +9,7 @@ from typing import Any
 from magis.cli.status import UsageError
 from magis.cli.user_file import call_function
 
+_BEYOND = 2**63  # PyTorch counts elements in 64 bits
 _ZOO_PREFIX = "zoo_"
 
 
@@ -50,6 +51,9 @@ def zoo_workload(name: str, options: ZooOptions, *, device: str) -> Workload:
     from magis import zoo
 
     given = options.given()
+    for option, value in given.items():
+        if isinstance(value, int) and not -_BEYOND < value < _BEYOND:
+            raise UsageError(f"{option} {value}: larger than any tensor")
     model, loss_fn, batch = zoo.build(name, device=device, **given)
     meta = {"model": name, **{_ZOO_PREFIX + key: str(value) for key, value in given.items()}}
     return Workload(model, loss_fn, batch, meta)

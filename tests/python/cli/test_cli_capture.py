@@ -139,3 +139,12 @@ def test_an_output_that_cannot_be_written_is_refused_first(
     (folder / "kept.magis").write_text("kept")
     (folder / "kept.magis").chmod(0o444)
     assert_user_error(magis("capture", "mlp", "-o", "kept.magis"), "--output", "read-only")
+
+
+def test_a_batch_beyond_what_tensors_count(magis: Magis, tmp_path: Path) -> None:
+    target = tmp_path / "mlp.magis"
+    done = magis("capture", "mlp", "--batch", str(2**63), "-o", target)
+    assert_user_error(done, f"batch {2**63}: larger than any tensor")
+    done = magis("capture", "mlp", "--batch", str(2**62), "-o", target)
+    assert_user_error(done, "has not enough memory for that")
+    assert not target.exists()

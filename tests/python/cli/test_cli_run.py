@@ -97,6 +97,12 @@ def test_a_number_of_threads_that_is_none_is_let_be(plan: Path, magis: Magis, th
     assert magis("run", plan, "--model", "train.py:make", "--rounds", "1").status == 0
 
 
+def test_a_device_that_cannot_run_plans(plan: Path, magis: Magis) -> None:
+    plan.write_text(plan.read_text().replace("\\ndevice cpu\\n", "\\ndevice warp\\n", 1))
+    done = magis("run", plan, "--model", "train.py:make")
+    assert_user_error(done, 'the plan is for the device "warp"')
+
+
 def test_a_plan_for_another_graph(plan: Path, magis: Magis) -> None:
     text = TRAIN.replace("nn.Linear(8, 16)", "nn.Linear(8, 24)").replace("(16, 4)", "(24, 4)")
     Path("other.py").write_text(text.replace('print("loading")', ""))
