@@ -209,3 +209,21 @@ def test_a_loss_that_is_reduced_within_its_elements_storage_measures_its_promise
         """
     )
     assert differences.split() == ["0", "0"]
+
+
+def test_the_gradient_of_an_embedding_bag_is_measured_on_bags_that_hold_something():
+    differences = under_hook(
+        """
+        import magis
+        torch.manual_seed(0)
+        model = torch.nn.EmbeddingBag(20, 8, mode="max")
+        batch = (torch.randint(0, 20, (4, 3)),)
+        step = magis.optimize(
+            model, lambda m, x: m(x).pow(2).mean(), batch, time_budget=0.05, progress=lambda p: True
+        )
+        peak = measure.measure_peak(lambda: step(*batch)).peak_bytes
+        print(peak - step.report.transient_peak_bytes)
+        """
+    )
+    # The list that says which bag an index is in has room for one more than its shape tells.
+    assert differences == "8"
