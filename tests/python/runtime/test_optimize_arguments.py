@@ -24,7 +24,7 @@ X = torch.ones(2)
     ("options", "message"),
     [
         ({"memory_limit": "8 GB ish"}, "memory limit '8 GB ish' is not understood"),
-        ({"latency_limit": 0.5}, "latency limit 0.5 is not understood"),
+        ({"latency_limit": 0.5}, "latency limit 0.5 is out of range"),
         ({"memory_limit": 0.5, "latency_limit": 1.1}, "both a memory limit and a latency limit"),
         ({"device": "rtx9090"}, "unknown device 'rtx9090'; choose one of .*reference"),
         (
