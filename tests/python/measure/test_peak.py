@@ -114,3 +114,13 @@ def test_cuda_rounds_to_512():
         lambda: torch.empty(1000, dtype=torch.int8, device="cuda"), device="cuda"
     )
     assert (m.method, m.peak_bytes, m.held_bytes) == ("cuda", 1024, 1024)
+
+
+def test_a_log_watches_the_operators_that_it_is_given():
+    out = under_hook("""
+        log = measure.KernelLog()
+        neg, x = log.watch(torch.ops.aten.neg.default), torch.ones(100)
+        m = measure.measure_kernels(lambda: neg(neg(x)).abs(), log)
+        print([(k.name, k.result_bytes) for k in m.kernels], m.tensor_peak_bytes, m.held_bytes)
+    """)
+    assert out == "[('aten.neg', 400), ('aten.neg', 400)] 800 400"
