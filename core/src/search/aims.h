@@ -10,7 +10,7 @@ namespace magis {
 
 struct Aims {
   Bytes peak = 0;            // a schedule with no more than this ...
-  Femtoseconds time = 0;     // ... in no more than this beats the incumbent
+  Picoseconds time = 0;      // ... in no more than this beats the incumbent
   bool shrink_peak = false;  // lower is better still; else: less time is
 };
 
@@ -34,12 +34,12 @@ class Energy {
  public:
   Energy(const Evaluator& evaluator, const Aims& aims) : aims_(aims) {
     segments_ = evaluator.op_count();
-    for (const Femtoseconds time : evaluator.problem().time) {
+    for (const Picoseconds time : evaluator.problem().time) {
       least_time_ += static_cast<double>(time);
     }
   }
 
-  double of(const Evaluator::Usage& usage, Femtoseconds time) const {
+  double of(const Evaluator::Usage& usage, Picoseconds time) const {
     constexpr double kTimeWeight = 3;
     constexpr double kSlackWeight = 0.02;
     const double peak = static_cast<double>(std::max<Bytes>(aims_.peak, 1));

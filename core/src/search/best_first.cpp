@@ -57,7 +57,7 @@ bool BestFirst::visit(const Queued& queued, Incumbent& incumbent) {
   const Cost cost{evaluator_.peak(), evaluator_.time()};
   const Cost& best = incumbent.cost();
   const Cost relaxed{static_cast<Bytes>(kRelaxation * static_cast<double>(best.peak)),
-                     static_cast<Femtoseconds>(kRelaxation * static_cast<double>(best.time))};
+                     static_cast<Picoseconds>(kRelaxation * static_cast<double>(best.time))};
   if (!incumbent.objective().better(cost, relaxed)) return false;
   const bool better = incumbent.offer(evaluator_, cost);
   if (better) {  // what is queued was measured against easier aims

@@ -49,7 +49,7 @@ Evaluator::Evaluator(const Problem& problem)
   top_.resize(count);
   asked_.resize(count);
   dirty_.resize(count / 64 + 1);
-  for (const Femtoseconds time : problem.time) base_time_ += time;
+  for (const Picoseconds time : problem.time) base_time_ += time;
   for (std::size_t t = 0; t < problem.bytes.size(); ++t) {
     for (const EdgeId edge : problem.uses[t]) {
       row_begin_[edge] = static_cast<int32_t>(problem.uses.first(t));
@@ -126,8 +126,6 @@ void Evaluator::load(const Decisions& decisions) {
   }
   for (int k = 0; k < op_count(); ++k) derive(k);
   std::ranges::fill(dirty_, 0);
-  first_dirty_ = dirty_.size();
-  last_dirty_ = 0;
   Bytes carried = 0;
   for (std::size_t border = 0; border < carry_.size(); ++border) {
     carried += carry_steps_[border];
@@ -216,15 +214,13 @@ void Evaluator::mark_asking(TensorId tensor, int first, int last) {
 
 // Deriving a segment marks later ones only, so one sweep is enough.
 void Evaluator::settle() {
-  for (std::size_t word = first_dirty_; word <= last_dirty_; ++word) {
+  for (std::size_t word = 0; word < dirty_.size(); ++word) {
     while (dirty_[word] != 0) {
       const int bit = std::countr_zero(dirty_[word]);
       dirty_[word] &= dirty_[word] - 1;
       derive(static_cast<int>(word * 64) + bit);
     }
   }
-  first_dirty_ = dirty_.size();
-  last_dirty_ = 0;
 }
 
 // ---- changes with a record

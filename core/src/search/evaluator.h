@@ -15,7 +15,6 @@
 // lower(), a property test holds the two equal.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -61,7 +60,7 @@ class Evaluator {
   bool feasible() const { return infeasible_segments_ == 0; }
   // Nothing is recomputed.
   bool plain() const { return chains_ == 0; }
-  Femtoseconds time() const { return time_; }
+  Picoseconds time() const { return time_; }
   Bytes peak() const;  // transient
   struct Usage {
     Bytes peak = 0;
@@ -96,7 +95,7 @@ class Evaluator {
   // there.
   struct ChainCost {
     bool feasible = false;
-    Femtoseconds time = 0;
+    Picoseconds time = 0;
     int operators = 0;
   };
   ChainCost chain_cost(EdgeId edge) const;
@@ -104,8 +103,8 @@ class Evaluator {
  private:
   using Operand = Problem::Operand;
   struct Segment {
-    Bytes top = 0;          // most bytes above the carry at its front border
-    Femtoseconds time = 0;  // of the chain
+    Bytes top = 0;         // most bytes above the carry at its front border
+    Picoseconds time = 0;  // of the chain
     bool feasible = true;
     std::vector<OpId> chain;
     std::vector<EdgeId> holds;    // later uses served by what this chain made
@@ -149,11 +148,7 @@ class Evaluator {
   void change_mode(EdgeId edge, Mode mode);
   void hold(EdgeId edge, OpId from);
   void release(EdgeId edge);
-  void mark_dirty(int position) {
-    dirty_[at(position) >> 6] |= uint64_t{1} << (position & 63);
-    first_dirty_ = std::min(first_dirty_, at(position) >> 6);
-    last_dirty_ = std::max(last_dirty_, at(position) >> 6);
-  }
+  void mark_dirty(int position) { dirty_[at(position) >> 6] |= uint64_t{1} << (position & 63); }
   void mark_asking(TensorId tensor, int first, int last);
   void settle();
 
@@ -197,8 +192,8 @@ class Evaluator {
   std::vector<Bytes> top_;       // by position, from the segments
   std::vector<uint64_t> asked_;  // by position, from the segments
   IdMap<OpId, Segment> segments_;
-  Femtoseconds base_time_ = 0;
-  Femtoseconds time_ = 0;
+  Picoseconds base_time_ = 0;
+  Picoseconds time_ = 0;
   int infeasible_segments_ = 0;
   int chains_ = 0;  // segments with a chain
   uint64_t hash_ = 0;
@@ -209,9 +204,7 @@ class Evaluator {
   std::vector<Change> changes_;
   std::vector<Segment> replaced_;
   std::vector<Segment> spare_;
-  std::vector<uint64_t> dirty_;  // one bit a position
-  std::size_t first_dirty_ = 0;  // words outside of these two are 0
-  std::size_t last_dirty_ = 0;
+  std::vector<uint64_t> dirty_;
 
   // Scratch of derive(), valid if the stamp is the current one.
   Segment fresh_;

@@ -7,8 +7,8 @@ namespace magis {
 
 Greedy::Greedy(Evaluator& evaluator, Budget& budget, Random& random)
     : evaluator_(evaluator), budget_(budget), random_(random), scorer_(evaluator.problem()) {
-  Femtoseconds total = 0;
-  for (const Femtoseconds time : evaluator.problem().time) total += time;
+  Picoseconds total = 0;
+  for (const Picoseconds time : evaluator.problem().time) total += time;
   least_time_ = total / 50'000 + 1;
 }
 
@@ -20,7 +20,7 @@ bool Greedy::Candidate::operator<(const Candidate& other) const {
 }
 
 Greedy::Priority Greedy::priority(const Gain& gain, double luck) const {
-  const double time = static_cast<double>(std::max<Femtoseconds>(gain.time, 0) + least_time_);
+  const double time = static_cast<double>(std::max<Picoseconds>(gain.time, 0) + least_time_);
   const double rate = luck * static_cast<double>(gain.relief) / time;
   const double drop = luck * static_cast<double>(std::max<Bytes>(gain.drop, 0));
   switch (options_.rule) {
@@ -53,7 +53,7 @@ bool Greedy::apply_best(Bytes target) {
     Candidate candidate = heap_.back();
     heap_.pop_back();
     const std::size_t mark = evaluator_.mark();
-    const Femtoseconds time = evaluator_.time();
+    const Picoseconds time = evaluator_.time();
     evaluator_.set_mode(candidate.edit.edge, candidate.edit.mode);
     const Evaluator::Usage usage = evaluator_.usage(target);
     budget_.count_evaluated();
@@ -111,7 +111,7 @@ bool Greedy::descend(const GreedyOptions& options, Incumbent& incumbent) {
 
 void Greedy::tighten(Bytes allowed) {
   struct Saving {
-    Femtoseconds time;
+    Picoseconds time;
     ModeEdit edit;
   };
   std::vector<Saving> savings;
@@ -123,11 +123,11 @@ void Greedy::tighten(Bytes allowed) {
       for (const Mode mode : {Mode::keep, Mode::recompute}) {
         if (mode >= evaluator_.mode(edge)) continue;
         const std::size_t mark = evaluator_.mark();
-        const Femtoseconds time = evaluator_.time();
+        const Picoseconds time = evaluator_.time();
         evaluator_.set_mode(edge, mode);
         const bool fits = evaluator_.feasible() && evaluator_.peak() <= allowed;
         budget_.count_evaluated();
-        const Femtoseconds saved = time - evaluator_.time();
+        const Picoseconds saved = time - evaluator_.time();
         evaluator_.undo(mark);
         if (fits && saved > 0) savings.push_back({saved, {edge, mode}});
         if (budget_.stopped()) return;
@@ -136,7 +136,7 @@ void Greedy::tighten(Bytes allowed) {
     std::ranges::stable_sort(savings, std::ranges::greater{}, &Saving::time);
     for (const Saving& saving : savings) {
       const std::size_t mark = evaluator_.mark();
-      const Femtoseconds time = evaluator_.time();
+      const Picoseconds time = evaluator_.time();
       if (saving.edit.mode >= evaluator_.mode(saving.edit.edge)) continue;
       evaluator_.set_mode(saving.edit.edge, saving.edit.mode);
       budget_.count_evaluated();

@@ -25,7 +25,7 @@ inline constexpr GreedyRule kGreedyRules[] = {GreedyRule::relief_per_time, Greed
 struct GreedyOptions {
   GreedyRule rule = GreedyRule::relief_per_time;
   Bytes goal = 0;  // transient peak to stop at
-  Femtoseconds time_limit = Objective::kNoLimit;
+  Picoseconds time_limit = Objective::kNoLimit;
   double step =
       0;  // the target goes down to the goal by this share of the peak at a time; 0: at once
   double noise = 0;  // each gain is multiplied by up to e^noise or divided by it
@@ -68,7 +68,7 @@ class Greedy {
   Random& random_;
   Scorer scorer_;
   GreedyOptions options_;
-  Femtoseconds least_time_;  // below it differences of time do not count
+  Picoseconds least_time_;  // below it differences of time do not count
   std::vector<Candidate> heap_;
   int64_t version_ = 0;
   Evaluator::Usage usage_;

@@ -13,23 +13,22 @@ namespace magis {
 
 struct Cost {
   Bytes peak = 0;  // transient
-  Femtoseconds time = 0;
+  Picoseconds time = 0;
   bool operator==(const Cost&) const = default;
 };
 
-// A limit on time is kept to one part in 10^9: sums of seconds in another order, and rounding to
-// femtoseconds, differ by less.
+// A limit on time is kept to one part in 10^9: that is how finely the search counts it.
 class Objective {
  public:
   Objective(const Limit& limit, Bytes persistent)
       : kind_(limit.kind),
         peak_limit_(limit.kind == Limit::Kind::memory ? limit.bytes - persistent : kNoLimit),
-        time_limit_(limit.kind == Limit::Kind::latency ? to_femtoseconds(limit.seconds * (1 + 1e-9))
+        time_limit_(limit.kind == Limit::Kind::latency ? to_picoseconds(limit.seconds * (1 + 1e-9))
                                                        : kNoLimit) {}
 
   bool limits_memory() const { return kind_ == Limit::Kind::memory; }
-  Bytes peak_limit() const { return peak_limit_; }         // transient; huge if time is limited
-  Femtoseconds time_limit() const { return time_limit_; }  // huge if memory is limited
+  Bytes peak_limit() const { return peak_limit_; }        // transient; huge if time is limited
+  Picoseconds time_limit() const { return time_limit_; }  // huge if memory is limited
   bool met(const Cost& cost) const { return cost.peak <= peak_limit_ && cost.time <= time_limit_; }
   // The limited quantity counts only where it exceeds its limit; then the other one; then the first
   // again.
@@ -48,7 +47,7 @@ class Objective {
 
   Limit::Kind kind_;
   Bytes peak_limit_;
-  Femtoseconds time_limit_;
+  Picoseconds time_limit_;
 };
 
 // The best schedule so far.

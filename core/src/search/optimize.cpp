@@ -106,15 +106,13 @@ class Optimizer {
     reorder_for_peak(evaluator_, budget_);
     incumbent_.offer(evaluator_, cost());
     const Decisions for_peak = evaluator_.decisions();
-    drop_greedily(for_peak);
-    expand_from(for_peak);
-    if (done()) return;
-    evaluator_.load(for_peak);
     reorder_for_area(evaluator_, budget_);
     incumbent_.offer(evaluator_, cost());
     const Decisions for_area = evaluator_.decisions();
-    drop_greedily(for_area);
-    expand_from(for_area);
+    for (const Decisions* start : {&for_peak, &for_area}) {
+      expand_from(*start);
+      drop_greedily(*start);
+    }
     if (!done()) best_first_.run(incumbent_, kPatience);
     improve();
   }
@@ -129,7 +127,7 @@ class Optimizer {
 
   void drop_greedily(const Decisions& start) {
     const Objective& objective = incumbent_.objective();
-    for (const double step : {0.0, 0.1, 0.02}) {
+    for (const double step : {0.0, 0.02, 0.1}) {
       if (!objective.limits_memory() && step == 0) continue;  // there is no goal to aim at
       for (const GreedyRule rule : kGreedyRules) {
         if (done()) return;
@@ -178,7 +176,7 @@ class Optimizer {
   std::vector<std::vector<EdgeId>> classes_;
   Greedy greedy_;
   BestFirst best_first_;
-  Femtoseconds least_time_ = 0;
+  Picoseconds least_time_ = 0;
   Incumbent incumbent_;
 };
 

@@ -7,17 +7,15 @@
 namespace magis {
 namespace {
 
-constexpr double kFemtosecondsPerSecond = 1e15;
+constexpr double kPicosecondsPerSecond = 1e12;
 
 }  // namespace
 
-Femtoseconds to_femtoseconds(Seconds seconds) {
-  return static_cast<Femtoseconds>(std::llround(seconds * kFemtosecondsPerSecond));
+Picoseconds to_picoseconds(Seconds seconds) {
+  return static_cast<Picoseconds>(std::llround(seconds * kPicosecondsPerSecond));
 }
 
-Seconds to_seconds(Femtoseconds time) {
-  return static_cast<Seconds>(time) / kFemtosecondsPerSecond;
-}
+Seconds to_seconds(Picoseconds time) { return static_cast<Seconds>(time) / kPicosecondsPerSecond; }
 
 Problem::Problem(const Graph& source, const CostTable& costs) : graph(&source) {
   for (std::size_t t = 0; t < source.tensors().size(); ++t) {
@@ -50,7 +48,7 @@ Problem::Problem(const Graph& source, const CostTable& costs) : graph(&source) {
     for (const TensorId made : source.makes(op)) results.push_back(made);
     results.end_row();
     scratch.push_back(costs.scratch[op]);
-    time.push_back(to_femtoseconds(costs.seconds[op]));
+    time.push_back(to_picoseconds(costs.seconds[op]));
     recomputable.push_back(magis::recomputable(source, op));
   }
   for (const TensorId tensor : edge_tensor) {

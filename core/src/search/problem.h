@@ -9,11 +9,11 @@
 
 namespace magis {
 
-// Time inside the search: whole femtoseconds, so that adding and taking back is exact and the same
-// in any order. 64 bits hold two and a half hours.
-using Femtoseconds = int64_t;
-Femtoseconds to_femtoseconds(Seconds seconds);
-Seconds to_seconds(Femtoseconds time);
+// Time inside the search: whole picoseconds, so that adding and taking back is exact and the same
+// in any order.
+using Picoseconds = int64_t;
+Picoseconds to_picoseconds(Seconds seconds);
+Seconds to_seconds(Picoseconds time);
 
 // A tensor is *managed* if the schedule decides how long it lives: it is neither an input nor an
 // output.
@@ -33,7 +33,7 @@ struct Problem {
   Rows<TensorId> results;
   Rows<EdgeId> uses;  // of managed tensors, in program order
   IdMap<OpId, Bytes> scratch;
-  IdMap<OpId, Femtoseconds> time;
+  IdMap<OpId, Picoseconds> time;
   IdMap<OpId, uint8_t> recomputable;
 
   IdMap<TensorId, OpId> producer;  // invalid for inputs

@@ -92,7 +92,7 @@ bool RuinRecreate::recreate(Incumbent& incumbent) {
   const double slack = 1 + kSlack[random_.below(std::size(kSlack))];
   options.time_limit = aims.time >= Objective::kNoLimit
                            ? aims.time
-                           : static_cast<Femtoseconds>(slack * static_cast<double>(aims.time));
+                           : static_cast<Picoseconds>(slack * static_cast<double>(aims.time));
   if (!greedy_.descend(options, incumbent)) return false;
   greedy_.tighten(options.goal);
   const bool better = incumbent.offer(evaluator_, {evaluator_.peak(), evaluator_.time()});

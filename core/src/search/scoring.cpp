@@ -81,7 +81,7 @@ Gain Scorer::score_return(const Evaluator& evaluator, EdgeId edge) const {
   }
   // The chain at hand is taken to go with it, or its last operator if others need it too.
   const OpId producer = problem_.producer[problem_.edge_tensor[edge]];
-  Femtoseconds chain = 0;
+  Picoseconds chain = 0;
   for (const OpId op : evaluator.chain_at(evaluator.held_from(edge))) chain += problem_.time[op];
   gain.time = -std::max(problem_.time[producer], chain / 2);
   return gain;

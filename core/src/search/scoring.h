@@ -15,9 +15,9 @@ struct ModeEdit {
 };
 
 struct Gain {
-  int64_t relief = 0;     // less overflow above the target, in bytes times segments
-  Bytes drop = 0;         // lower peak
-  Femtoseconds time = 0;  // more time
+  int64_t relief = 0;    // less overflow above the target, in bytes times segments
+  Bytes drop = 0;        // lower peak
+  Picoseconds time = 0;  // more time
 };
 
 class Scorer {

@@ -35,8 +35,8 @@ class Subject {
     if (!program) return;
     const Footprint expected = footprint(graph, *program, costs);
     ASSERT_EQ(evaluator.peak(), expected.transient_peak);
-    // Every run is rounded to a femtosecond.
-    const double rounding = 1e-15 * static_cast<double>(program->statements.size());
+    // Every run is rounded to a picosecond.
+    const double rounding = 1e-12 * static_cast<double>(program->statements.size());
     ASSERT_NEAR(to_seconds(evaluator.time()), expected.seconds, rounding);
   }
 
@@ -110,7 +110,7 @@ TEST(Evaluator, UndoesWhatWasDoneSinceTheMark) {
       const Decisions decisions = evaluator.decisions();
       const uint64_t hash = evaluator.hash();
       const Evaluator::Usage usage = evaluator.usage(1000);
-      const Femtoseconds time = evaluator.time();
+      const Picoseconds time = evaluator.time();
       const std::size_t mark = evaluator.mark();
       for (int j = 0; j < 5; ++j) edit_at_random(subject, random);
       evaluator.undo(mark);
@@ -176,7 +176,7 @@ TEST(Evaluator, SaysWhatIsHeldFromWhere) {
   const Evaluator::ChainCost cost = evaluator.chain_cost(last_a);
   EXPECT_TRUE(cost.feasible);
   EXPECT_EQ(cost.operators, 1);
-  const Femtoseconds before = evaluator.time();
+  const Picoseconds before = evaluator.time();
   evaluator.set_mode(last_a, Mode::recompute);
   EXPECT_EQ(evaluator.time(), before + cost.time);
   EXPECT_EQ(evaluator.held_from(last_a), 4);  // made for it

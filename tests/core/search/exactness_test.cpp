@@ -109,12 +109,12 @@ TEST(Exactness, ReorderingAloneAgainstAllOrders) {
 }
 
 // Peak -> least time over all orders and modes.
-std::map<Bytes, Femtoseconds> frontier(const Graph& graph, const Problem& problem,
-                                       double most_states) {
+std::map<Bytes, Picoseconds> frontier(const Graph& graph, const Problem& problem,
+                                      double most_states) {
   const std::vector<EdgeId> edges = droppable_edges(problem);
   double states = 1;
   for (std::size_t i = 0; i < edges.size(); ++i) states *= 3;
-  std::map<Bytes, Femtoseconds> all;
+  std::map<Bytes, Picoseconds> all;
   Decisions decisions = program_order(graph);
   decisions.order.clear();
   int orders = 0;
@@ -144,8 +144,8 @@ std::map<Bytes, Femtoseconds> frontier(const Graph& graph, const Problem& proble
         choose(0);
       },
       decisions.order);
-  std::map<Bytes, Femtoseconds> best;
-  Femtoseconds least = Objective::kNoLimit;
+  std::map<Bytes, Picoseconds> best;
+  Picoseconds least = Objective::kNoLimit;
   for (const auto& [peak, time] : all) {
     if (time >= least) continue;
     least = time;
