@@ -16,6 +16,7 @@ class ArgumentParser {
   void parse(Call& call) {
     lexer_.expect_punctuation('(', "and the arguments");
     if (lexer_.take_punctuation(')')) return;
+    call.args.reserve(4);  // most have no more: spares the growth one by one
     do {
       if (lexer_.at(TokenKind::word) && parse_keyword(call)) continue;
       if (!call.kwargs.empty()) lexer_.fail_expected("`name=`, as after the argument before");

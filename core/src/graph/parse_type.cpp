@@ -5,6 +5,7 @@ namespace {
 
 std::vector<int64_t> parse_lengths(Lexer& lexer, char open, char close, std::string_view what) {
   std::vector<int64_t> lengths;
+  lengths.reserve(4);
   if (!lexer.take_punctuation(open)) {
     lexer.fail_expected("`" + std::string(1, open) + "` before the " + std::string(what));
   }

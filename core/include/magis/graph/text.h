@@ -1,4 +1,5 @@
-// The text language (ARCHITECTURE.md, "The text language"): parser and canonical printer of graphs.
+// The text language (ARCHITECTURE.md, "The text language"): parser and canonical printer of graphs. Strings have JSON's escapes.
+// What reads a graph and then more from one text (a plan) uses parse_graph_part in core/src/graph/parser.h.
 #pragma once
 
 #include <string>
