@@ -1,5 +1,6 @@
-// The text language (ARCHITECTURE.md, "The text language"): parser and canonical printer of graphs. Strings have JSON's escapes.
-// What reads a graph and then more from one text (a plan) uses parse_graph_part in core/src/graph/parser.h.
+// The text language (ARCHITECTURE.md, "The text language"): parser and canonical printer of graphs.
+// Strings have JSON's escapes. What reads a graph and then more from one text (a plan) uses
+// parse_graph_part in core/src/graph/parser.h.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@
 namespace magis {
 
 // Throws UserError "file:line:column: message", the line and a caret. Rejects text that holds a
-// program.
+// program, and a graph without outputs (a file that was cut off). A view may leave out its base's
+// `/<bytes>`; sites of views are read and forgotten.
 Graph parse_graph(std::string_view text, std::string_view file_name);
 // Canonical: parse_graph(to_text(g)) equals g, and printing it again gives the same text. A view is
 // printed right before its first reader.
