@@ -30,7 +30,7 @@ class Account:
     bracketed: int  # the same, while kernels are watched one by one
     recomputed: int
     equal: bool  # outputs and inputs bitwise as the graph leaves them, statement by statement
-    on_devices: bool  # verifier and core agree under every device profile
+    on_devices: bool  # verifier and core agree on devices that round and that do not
 
 
 def step_of(source: str, log: measure.KernelLog | None = None) -> Callable[[list[Any]], Any]:
@@ -78,7 +78,7 @@ class Subject:
             on_devices=all(
                 verify_plan(plan.text(), device=device).peak_bytes
                 == plan.simulate(device).peak_bytes
-                for device in _core.device_profiles()
+                for device in ("reference", "a100")  # as they are, and rounded
             ),
         )
 
@@ -105,7 +105,7 @@ class Subject:
         options = {
             "device": "cpu",
             "memory_limit": limit,
-            "state_budget": 100_000,
+            "state_budget": 30_000,
             "time_budget": 4.0,
         }
         yield "optimized", _core.optimize(graph, **options).plan
