@@ -19,6 +19,11 @@ struct PyResult {
   std::string bound_reason;
 };
 
+struct PyLowerBound {
+  Bytes bytes, persistent;
+  std::string reason;
+};
+
 std::string bound_reason(const Graph& graph, const LowerBound& bound) {
   if (!bound.op.valid()) return "the inputs and the outputs, which live together at the end";
   const Operator& op = graph.op(bound.op);
@@ -96,9 +101,20 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
           bound_reason(graph, bound)};
 }
 
+PyLowerBound bound_of(const PyGraph& g, const std::string& device) {
+  const CostTable costs = make_cost_table(*g.graph, device_profile(device));
+  const LowerBound bound = lower_bound(*g.graph, costs);
+  return {bound.bytes, costs.persistent, bound_reason(*g.graph, bound)};
+}
+
 }  // namespace
 
 void bind_optimize(nb::module_& m) {
+  nb::class_<PyLowerBound>(m, "LowerBound")
+      .def_ro("bytes", &PyLowerBound::bytes)
+      .def_ro("persistent_bytes", &PyLowerBound::persistent)
+      .def_ro("reason", &PyLowerBound::reason);
+  m.def("lower_bound", &bound_of, "graph"_a, nb::kw_only(), "device"_a);
   nb::class_<Progress>(m, "Progress")
       .def_ro("best_peak_bytes", &Progress::best_peak)
       .def_ro("best_seconds", &Progress::best_seconds)

@@ -119,6 +119,12 @@ class Result:
     cpu_seconds: float
     recomputed: int
 
+class LowerBound:
+    bytes: int  # persistent included
+    persistent_bytes: int
+    reason: str  # in words: which operator's working set, or the outputs
+
+def lower_bound(graph: Graph, *, device: str) -> LowerBound: ...
 def device_profiles() -> list[str]: ...
 def optimize(
     graph: Graph,

@@ -17,7 +17,8 @@ Picoseconds to_picoseconds(Seconds seconds) {
 
 Seconds to_seconds(Picoseconds time) { return static_cast<Seconds>(time) / kPicosecondsPerSecond; }
 
-Problem::Problem(const Graph& source, const CostTable& costs) : graph(&source) {
+Problem::Problem(const Graph& source, const CostTable& costs)
+    : graph(&source), recomputable(recomputable_operators(source)) {
   for (std::size_t t = 0; t < source.tensors().size(); ++t) {
     const TensorId id(t);
     const Tensor& tensor = source.tensor(id);
@@ -49,7 +50,6 @@ Problem::Problem(const Graph& source, const CostTable& costs) : graph(&source) {
     results.end_row();
     scratch.push_back(costs.scratch[op]);
     time.push_back(to_picoseconds(costs.seconds[op]));
-    recomputable.push_back(magis::recomputable(source, op));
   }
   for (const TensorId tensor : edge_tensor) {
     droppable.push_back(managed[tensor] && recomputable[producer[tensor]]);

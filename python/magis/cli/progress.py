@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
-from magis.report.text import bytes_text, change_text
-
-if TYPE_CHECKING:
-    from magis import _core
 
 
 @contextmanager
@@ -24,39 +17,3 @@ def spinner(text: str) -> Iterator[None]:
             yield
     else:
         yield
-
-
-@contextmanager
-def search_progress(
-    time_budget: float, baseline_seconds: float
-) -> Iterator[Callable[[_core.Progress], bool]]:
-    """A callback for the search that shows the best plan, the speed and the time left."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: True
-        return
-    bar = Progress(
-        BarColumn(bar_width=10), TextColumn("{task.description}"), console=console, transient=True
-    )
-    task = bar.add_task("searching", total=time_budget)
-
-    def show(progress: _core.Progress) -> bool:
-        bar.update(
-            task,
-            completed=min(progress.elapsed, time_budget),
-            description=search_line(progress, time_budget, baseline_seconds),
-        )
-        return True
-
-    with bar:
-        yield show
-
-
-def search_line(progress: _core.Progress, time_budget: float, baseline_seconds: float) -> str:
-    """One line, at most 69 columns: "best 42.10 MiB, time +8.0 %, 12,345 states/s, 32 s left"."""
-    speed = progress.states_evaluated / progress.elapsed if progress.elapsed > 0 else 0.0
-    left = max(0.0, time_budget - progress.elapsed)
-    best = f"best {bytes_text(progress.best_peak_bytes)}"
-    time = f"time {change_text(progress.best_seconds, baseline_seconds)}"
-    unmet = "" if progress.met else ", limit not met yet"
-    return f"{best}, {time}{unmet}, {speed:,.0f} states/s, {left:.0f} s left"

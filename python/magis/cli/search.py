@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from magis import _core
-from magis.cli.progress import search_progress
-from magis.errors import LimitError
 from magis.limits import Limit, MemoryLimit
 from magis.report.text import bytes_text, seconds_text
+from magis.runtime.lower_bound import check_lower_bound
+from magis.runtime.progress import search_progress
 
 if TYPE_CHECKING:
     Progress = Callable[[_core.Progress], bool]
@@ -47,7 +47,7 @@ def resolve(graph: _core.Graph, limit: Limit, profile: str) -> Target:
         return Target(text, {"latency_limit": seconds}, baseline.seconds)
     most = limit.resolve(baseline.peak_bytes)
     text = f"{limit} ({bytes_text(most)})"
-    _check_lower_bound(graph, profile, text, most)
+    check_lower_bound(graph, profile, str(limit), most)
     return Target(text, {"memory_limit": most}, baseline.seconds)
 
 
@@ -65,18 +65,3 @@ def search(graph: _core.Graph, target: Target, profile: str, budget: Budget) -> 
         )
     result.plan.verify()
     return result
-
-
-def _check_lower_bound(graph: _core.Graph, profile: str, text: str, most: int) -> None:
-    # The bound comes with every result; the shortest search there is yields it.
-    probe = _core.optimize(
-        graph, device=profile, memory_limit=most, time_budget=0.0, state_budget=1
-    )
-    if most < probe.lower_bound_bytes:
-        raise LimitError(
-            f"{text} lies below the certified lower bound of {probe.lower_bound_bytes:,} bytes "
-            f"({bytes_text(probe.lower_bound_bytes)}): no order and no recomputation of this graph "
-            f"stays under it. {bytes_text(probe.persistent_bytes)} are there before the step "
-            f"(parameters, buffers, batch); the rest is {probe.lower_bound_reason}. "
-            "Give a higher limit, or capture a smaller batch"
-        )

@@ -10,30 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from magis.capture.text import DTYPE_WORDS
 from magis.errors import PlanError
 
 if TYPE_CHECKING:
     from magis import _core
 
-DTYPES: dict[str, torch.dtype] = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "u16": torch.uint16,
-    "u32": torch.uint32,
-    "u64": torch.uint64,
-    "bool": torch.bool,
-    "c64": torch.complex64,
-    "c128": torch.complex128,
-    "f8e4m3fn": torch.float8_e4m3fn,
-    "f8e5m2": torch.float8_e5m2,
-}
+DTYPES = {word: dtype for dtype, word in DTYPE_WORDS.items()}
 
 Step = Callable[[Sequence[Any]], Sequence[torch.Tensor]]
 

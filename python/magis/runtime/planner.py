@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from magis import _core
-from magis.errors import LimitError, LimitNotMetError, MagisError, PlanError
+from magis.errors import LimitNotMetError, MagisError, PlanError
 from magis.limits import Limit, MemoryLimit
 from magis.report.text import bytes_text
 from magis.runtime.progress import Callback, listening
@@ -92,26 +92,6 @@ def bound_for_accumulation(settings: SearchSettings, bound: Bound, graph: _core.
     if own.memory_bytes is None or bound.memory_bytes is None:
         return own
     return Bound(memory_bytes=max(own.memory_bytes, bound.memory_bytes))
-
-
-def check_lower_bound(graph: _core.Graph, settings: SearchSettings, bound: Bound) -> None:
-    """Raises LimitError, quoting the certified lower bound, if the memory limit lies below it."""
-    if bound.memory_bytes is None:
-        return
-    probe = _core.optimize(
-        graph, device=settings.profile, time_budget=0.0, state_budget=1, **bound.keywords()
-    )
-    if bound.memory_bytes < probe.lower_bound_bytes:
-        raise LimitError(
-            f"{settings.limit} ({bytes_text(bound.memory_bytes)}) lies below the certified lower "
-            "bound of "
-            f"{probe.lower_bound_bytes:,} bytes ({bytes_text(probe.lower_bound_bytes)}), which no "
-            "order and no "
-            f"recomputation of this graph can stay under: {bytes_text(probe.persistent_bytes)} are "
-            "there before the step "
-            f"(parameters, buffers, batch); beyond that, {probe.lower_bound_reason}. "
-            "Give a higher limit, or a smaller batch."
-        )
 
 
 def search(graph: _core.Graph, settings: SearchSettings, bound: Bound) -> _core.Result:

@@ -43,7 +43,7 @@ def listening(
         listener = Listener(progress)
         yield listener
     elif sys.stderr is not None and sys.stderr.isatty():
-        with _bar(time_budget, baseline_seconds) as show:
+        with search_progress(time_budget, baseline_seconds) as show:
             listener = Listener(show)
             yield listener
     else:
@@ -54,24 +54,39 @@ def listening(
 
 
 @contextmanager
-def _bar(time_budget: float, baseline_seconds: float) -> Iterator[Callback]:
+def search_progress(
+    time_budget: float, baseline_seconds: float
+) -> Iterator[Callable[[_core.Progress], bool]]:
+    """A callback for the search that shows the best plan, the speed and the time left."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn("magis"), BarColumn(bar_width=16), TextColumn("{task.description}"))
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: True
+        return
+    bar = Progress(
+        BarColumn(bar_width=10), TextColumn("{task.description}"), console=console, transient=True
+    )
     task = bar.add_task("searching", total=time_budget)
 
     def show(progress: _core.Progress) -> bool:
-        unmet = "" if progress.met else ", limit not met yet"
         bar.update(
             task,
             completed=min(progress.elapsed, time_budget),
-            description=f"{bytes_text(progress.best_peak_bytes)}, "
-            f"time {change_text(progress.best_seconds, baseline_seconds)}, "
-            f"{progress.states_evaluated:,} states{unmet}",
+            description=search_line(progress, time_budget, baseline_seconds),
         )
         return True
 
     with bar:
         yield show
+
+
+def search_line(progress: _core.Progress, time_budget: float, baseline_seconds: float) -> str:
+    """One line, at most 69 columns: "best 42.10 MiB, time +8.0 %, 12,345 states/s, 32 s left"."""
+    speed = progress.states_evaluated / progress.elapsed if progress.elapsed > 0 else 0.0
+    left = max(0.0, time_budget - progress.elapsed)
+    best = f"best {bytes_text(progress.best_peak_bytes)}"
+    time = f"time {change_text(progress.best_seconds, baseline_seconds)}"
+    unmet = "" if progress.met else ", limit not met yet"
+    return f"{best}, {time}{unmet}, {speed:,.0f} states/s, {left:.0f} s left"

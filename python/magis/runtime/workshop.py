@@ -17,6 +17,7 @@ from magis.runtime import replay
 from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.free_memory import free_bytes
+from magis.runtime.lower_bound import check_lower_bound
 from magis.runtime.model_view import ModelView
 from magis.runtime.planned import PlannedStep
 from magis.runtime.planner import (
@@ -25,7 +26,6 @@ from magis.runtime.planner import (
     baseline_of,
     bound_for,
     bound_for_accumulation,
-    check_lower_bound,
     search,
     tell_not_met,
     tell_nothing_gained,
@@ -91,8 +91,9 @@ class Workshop:
         if eager is not None and eager.peak_bytes is not None:
             measured = graph.persistent_bytes + eager.peak_bytes
         bound = bound_for(self.settings.limit, baseline, measured)
-        if first:
-            check_lower_bound(graph, self.settings, bound)
+        if first and bound.memory_bytes is not None:
+            limit = str(self.settings.limit)
+            check_lower_bound(graph, self.settings.profile, limit, bound.memory_bytes)
         result = search(graph, self.settings, bound)
         # The user's own line is four calls up, one more where a call of the step plans anew.
         tell_not_met(result, self.settings, bound, stacklevel=4 if first else 5)

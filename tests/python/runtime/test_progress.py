@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from magis.cli.progress import search_line
+from magis.runtime.progress import search_line
 
 
 @dataclass
