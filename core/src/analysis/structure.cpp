@@ -51,6 +51,9 @@ class Hasher {
       uint64_t operator()(const std::string& x) const { return hash_text(x); }
       uint64_t operator()(const Symbol& x) const { return hash_text(x.word); }
       uint64_t operator()(const Device& x) const { return hash_text(x.name); }
+      uint64_t operator()(const PartLength& x) const {
+        return combine(static_cast<uint64_t>(x.coefficient), static_cast<uint64_t>(x.value));
+      }
       uint64_t operator()(const ArgList& items) const {
         uint64_t hash = items.size();
         for (const Arg& item : items) hash = combine(hash, literal(item));

@@ -7,6 +7,7 @@
 
 #include "codegen/python_expressions.h"
 #include "codegen/python_literals.h"
+#include "codegen/python_loops.h"
 #include "codegen/python_names.h"
 
 namespace magis {
@@ -47,7 +48,7 @@ class PythonModule {
   }
 
  private:
-  void line(const std::string& code) { text_ += "    " + code + "\n"; }
+  void line(const std::string& code) { text_ += indent_ + code + "\n"; }
 
   void docstring(const std::string& heading) {
     text_ += "\"\"\"";
@@ -90,6 +91,11 @@ class PythonModule {
     const Statement& statement = program_.statements[s];
     if (statement.kind == Statement::Kind::free) {
       add_freed(statement);
+    } else if (graph_.bounded_loop(statement.op).valid()) {
+      bound_loop(statement);
+    } else if (const auto lines = result_lines(graph_, names_, statement); !lines.empty()) {
+      announce(statement);
+      for (const std::string& code : lines) line(code);
     } else {
       announce(statement);
       run(assignment_targets(statement), PythonExpressions(graph_, names_, &statement).call());
@@ -98,6 +104,32 @@ class PythonModule {
     const bool more = s + 1 < program_.statements.size() &&
                       program_.statements[s + 1].kind == Statement::Kind::free;
     if (!more) release();
+  }
+
+  void bound_loop(const Statement& run) {
+    const Loop& loop = graph_.loop(graph_.bounded_loop(run.op));
+    if (run.op == loop.end) {
+      indent_.resize(indent_.size() - 4);
+      origin_ = {};
+      text_ += "\n";
+      return;
+    }
+    text_ += "\n";
+    line("# " + parts_text(loop));
+    const LoopHead head = loop_head(graph_, names_, run);
+    for (std::size_t i = 0; i < head.lines.size(); ++i) {
+      if (i == head.body_line) indent_ += "    ";
+      line(head.lines[i]);
+    }
+    if (head.body_line == head.lines.size()) indent_ += "    ";
+    origin_ = {};
+  }
+
+  // "8 units in parts of 2"
+  static std::string parts_text(const Loop& loop) {
+    const std::string length = std::to_string(loop.length.value);
+    return length + " units in parts of " + std::to_string(loop.part) +
+           (loop.is_even() ? "" : ", the last one may be shorter");
   }
 
   // On one line, else the arguments on a second, else each on its own.
@@ -173,6 +205,7 @@ class PythonModule {
   const PythonNames names_;
   Origin origin_;
   std::vector<std::string> dead_;  // names to delete before the next run
+  std::string indent_ = "    ";
   std::string text_;
 };
 

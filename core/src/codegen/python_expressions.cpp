@@ -90,6 +90,7 @@ std::string PythonExpressions::view(const Value& value) const {
   if (name == "aten.slice.Tensor" && call.kwargs.empty()) {
     return slice(base, call, base_type.shape.size());
   }
+  if (name == "magis.part") return part(base, call);
   const ArgList rest(call.args.begin() + 1, call.args.end());
   const auto found = std::ranges::find(kViewMethods, name, &ViewMethod::operator_name);
   if (found == kViewMethods.end()) {
@@ -106,8 +107,7 @@ std::string PythonExpressions::slice(const std::string& base, const Call& call,
                                      std::size_t rank) const {
   const auto integer = [&](std::size_t position, int64_t otherwise) {
     if (position >= call.args.size()) return otherwise;
-    const auto* given = std::get_if<int64_t>(&call.args[position].value);
-    return given == nullptr ? otherwise : *given;
+    return integer_value(call.args[position]).value_or(otherwise);
   };
   constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
   int64_t dim = integer(1, 0);
@@ -122,6 +122,42 @@ std::string PythonExpressions::slice(const std::string& base, const Call& call,
   if (end != kEnd) index += std::to_string(end);
   if (step != 1) index += ":" + std::to_string(step);
   return base + "[" + index + "]";
+}
+
+// Factors that are known go into the number in front.
+std::string PythonExpressions::product(int64_t coefficient,
+                                       const std::vector<LoopId>& loops) const {
+  std::string factors;
+  for (const LoopId id : loops) {
+    if (graph_.loop(id).is_even()) {
+      coefficient *= graph_.loop(id).part;
+    } else {
+      factors += (factors.empty() ? "" : " * ") + names_.of_part_length(id);
+    }
+  }
+  if (factors.empty()) return std::to_string(coefficient);
+  return coefficient == 1 ? factors : std::to_string(coefficient) + " * " + factors;
+}
+
+std::string PythonExpressions::part_length(const PartLength& length) const {
+  return product(length.coefficient, length.loops);
+}
+
+std::string PythonExpressions::part_start(const PartLength& length) const {
+  const std::vector<LoopId> others(length.loops.begin(), length.loops.end() - 1);
+  const std::string step = product(length.coefficient, others);
+  const std::string& start = names_.of_loop(length.loops.back());
+  return step == "1" ? start : step + " * " + start;
+}
+
+std::string PythonExpressions::part(const std::string& base, const Call& call) const {
+  const auto& length = std::get<PartLength>(call.args.at(2).value);
+  return base + ".narrow(" + argument(call.args.at(1)) + ", " + part_start(length) + ", " +
+         part_length(length) + ")";
+}
+
+std::string PythonExpressions::argument_at(std::size_t position) const {
+  return argument(graph_.op(run_->op).args.at(position));
 }
 
 std::string PythonExpressions::list(const ArgList& items) const {
@@ -144,6 +180,7 @@ std::string PythonExpressions::argument(const Arg& arg) const {
       return "torch.device(" + python_string(device.name) + ")";
     }
     std::string operator()(const ArgList& items) const { return self.list(items); }
+    std::string operator()(const PartLength& length) const { return self.part_length(length); }
   };
   return std::visit(Spell{*this}, arg.value);
 }

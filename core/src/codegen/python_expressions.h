@@ -28,6 +28,14 @@ class PythonExpressions {
 
   // A variable, or a view of one written as method calls: "mm.view(8, 128, 256).permute(0, 2, 1)".
   std::string value(ValueId id) const;
+  // Units times `length`'s coefficient: "128", or "64 * r1_length" where parts differ.
+  std::string part_length(const PartLength& length) const;
+  // Where the slice of that length begins: "64 * r1".
+  std::string part_start(const PartLength& length) const;
+  // "x.narrow(0, 64 * r1, 128)"
+  std::string part(const std::string& base, const Call& call) const;
+  // The argument at `position` of the run.
+  std::string argument_at(std::size_t position) const;
   // The right-hand side of the run.
   PythonCall call() const;
 
@@ -38,6 +46,7 @@ class PythonExpressions {
   ValueId viewed(const Value& value) const;
   std::string view(const Value& value) const;
   std::string slice(const std::string& base, const Call& call, std::size_t rank) const;
+  std::string product(int64_t coefficient, const std::vector<LoopId>& loops) const;
   PythonCall bernoulli(const Call& call) const;
   CopyRef copy_read(TensorId tensor) const;
 

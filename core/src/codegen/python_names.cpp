@@ -17,10 +17,13 @@ std::string_view called_operator(const Graph& graph, const Statement& run) {
   return run.over < 0 ? std::string_view(info.name) : info.in_place.spelling;
 }
 
+bool is_own_operator(std::string_view name) { return name.starts_with("magis."); }
+
 PythonNames::PythonNames(const Graph& graph, const Program& program)
     : taken_{"_", "torch", "step", "inputs"} {
   name_operators(graph, program);
   name_inputs(graph);
+  name_loops(graph);
   name_results(graph, program);
 }
 
@@ -35,7 +38,7 @@ void PythonNames::name_operators(const Graph& graph, const Program& program) {
   for (const Statement& statement : program.statements) {
     if (statement.kind != Statement::Kind::run) continue;
     const std::string_view name = called_operator(graph, statement);
-    if (name != kBernoulli) called.emplace(name);
+    if (!is_own_operator(name)) called.emplace(name);
   }
   for (const std::string& name : called) {
     std::string python = name;
@@ -53,6 +56,14 @@ void PythonNames::name_inputs(const Graph& graph) {
     } else {
       copies_[{value.tensor, 0}] = std::move(name);
     }
+  }
+}
+
+void PythonNames::name_loops(const Graph& graph) {
+  for (const Loop& loop : graph.loops()) {
+    LoopNames names{unused(loop.name), ""};
+    if (!loop.is_even()) names.length = unused(loop.name + "_length");
+    loops_.push_back(std::move(names));
   }
 }
 

@@ -63,6 +63,7 @@ std::vector<ValueId> GraphBuilder::add_operator(Operator op, std::vector<std::st
     if (!is_zero) op.info = &random_form(*op.info);
   }
   std::vector<ValueId> results = op.results;
+  track_loops(op, producer);
   graph_.operators_.push_back(std::move(op));
   return results;
 }
@@ -196,6 +197,7 @@ void GraphBuilder::link_edges() {
 }
 
 Graph GraphBuilder::build() && {
+  MAGIS_CHECK(!open_loop_.valid(), "loop " << loop(open_loop_).name << " has no end");
   number_values();
   link_tensors();
   link_edges();

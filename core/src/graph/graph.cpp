@@ -16,4 +16,10 @@ std::string_view to_text(OutputKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+std::optional<int64_t> integer_value(const Arg& arg) {
+  if (const auto* number = std::get_if<int64_t>(&arg.value)) return *number;
+  if (const auto* length = std::get_if<PartLength>(&arg.value)) return length->value;
+  return std::nullopt;
+}
+
 }  // namespace magis

@@ -107,7 +107,7 @@ Token Lexer::lex() {
   if (c == '"') return lex_string();
   if (c == '@') return lex_counted(TokenKind::site, "`@` needs the number of a site");
   if (c == '.') return lex_counted(TokenKind::copy, "`.` needs the number of a copy");
-  if (std::string_view("()[]{},:=+/").find(c) == std::string_view::npos) {
+  if (std::string_view("()[]{},:=+/*").find(c) == std::string_view::npos) {
     place_ = begin + 1;
     while (place_ < text_.size() && !starts_character(text_[place_])) ++place_;
     const bool printable = static_cast<unsigned char>(c) >= ' ';

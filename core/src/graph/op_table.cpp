@@ -19,7 +19,7 @@ Entries make_entries() {
   for (auto* add_family :
        {add_arithmetic, add_activations, add_comparisons, add_matmuls, add_convolutions, add_norms,
         add_attention, add_reductions, add_views, add_movers, add_gathers, add_pools, add_losses,
-        add_random, add_factories, add_recurrent, add_spectral, add_mutating}) {
+        add_random, add_factories, add_recurrent, add_spectral, add_mutating, add_loops}) {
     add_family(table);
   }
   return table.take();

@@ -56,5 +56,6 @@ void add_factories(OpTableBuilder& table);
 void add_recurrent(OpTableBuilder& table);
 void add_spectral(OpTableBuilder& table);
 void add_mutating(OpTableBuilder& table);
+void add_loops(OpTableBuilder& table);
 
 }  // namespace magis

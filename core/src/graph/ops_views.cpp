@@ -7,7 +7,7 @@ void add_views(OpTableBuilder& table) {
   table.view({"aten.view", "aten.expand", "aten.permute", "aten.unsqueeze", "aten.squeeze.dim",
               "aten.squeeze.dims", "aten.slice.Tensor", "aten.select.int", "aten.as_strided",
               "aten.diagonal", "aten.unfold", "aten.view.dtype", "aten.view_as_real",
-              "aten.view_as_complex"});
+              "aten.view_as_complex", "magis.part"});
 }
 
 }  // namespace magis

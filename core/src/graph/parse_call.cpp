@@ -39,6 +39,7 @@ class ArgumentParser {
       const Value* value = &builder_.value(id);
       while (value->kind == ValueKind::view) value = &builder_.value(value->base);
       if (value->kind == ValueKind::input && value->type.defined) return;
+      if (value->kind == ValueKind::result && builder_.is_loop_result(*value)) return;
       lexer_.fail(token, call.info->name + " writes to %" + value->name +
                              ", which is not a tensor that the step is given: write the operator "
                              "that returns its result instead");
@@ -65,6 +66,7 @@ class ArgumentParser {
         return {parse_read(lexer_, builder_)};
       case TokenKind::integer:
         lexer_.take();
+        if (lexer_.at_punctuation('*')) return {parse_part_length(token.integer)};
         return {token.integer};
       case TokenKind::real:
         lexer_.take();
@@ -78,6 +80,17 @@ class ArgumentParser {
         if (!lexer_.at_punctuation('[')) lexer_.fail_expected("an argument");
         return {parse_list(depth + 1)};
     }
+  }
+
+  // What follows the coefficient: "*r1*r2".
+  PartLength parse_part_length(int64_t coefficient) {
+    std::vector<LoopId> loops;
+    while (lexer_.take_punctuation('*')) {
+      const Token name = lexer_.expect(TokenKind::word, "the name of a loop");
+      loops.push_back(builder_.find_open_loop(name.text));
+      if (!loops.back().valid()) lexer_.fail(name, "there is no loop " + describe(name) + " here");
+    }
+    return builder_.part_length(coefficient, std::move(loops));
   }
 
   ArgList parse_list(int depth) {

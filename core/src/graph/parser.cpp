@@ -7,6 +7,7 @@
 #include <set>
 
 #include "graph/base64.h"
+#include "graph/loops.h"
 #include "graph/parse_call.h"
 #include "magis/base/error.h"
 #include "magis/graph/builder.h"
@@ -24,9 +25,15 @@ class GraphParser {
     parse_header();
     while (const std::optional<InputKind> kind = input_kind()) parse_input(*kind);
     while (lexer_.at(TokenKind::value)) parse_statement();
+    if (builder_.open_loop().valid()) {
+      lexer_.fail_expected("the end of loop " + builder_.loop(builder_.open_loop()).name);
+    }
     while (lexer_.at_word("output")) parse_output();
     check_at_end();
-    return {std::move(builder_).build(), lexer_};
+    const Lexer rest = lexer_;
+    Graph graph = std::move(builder_).build();
+    if (const auto problem = loop_violation(graph)) rest.fail(rest.peek(), *problem);
+    return {std::move(graph), rest};
   }
 
  private:
@@ -150,7 +157,37 @@ class GraphParser {
     if (op.info->purity == Purity::view) {
       add_view(std::move(op), names, std::move(types[0]), name, first_type);
     } else {
+      check_loop(op, name);
       add_operator(std::move(op), std::move(names), std::move(types));
+    }
+  }
+
+  // A begin or end of the right form, nested rightly.
+  void check_loop(const Operator& op, const Token& name) const {
+    if (op.info->name == kLoopBegin) {
+      const std::optional<Loop> loop = read_loop_begin(op);
+      if (!loop) {
+        lexer_.fail(name, "expected magis.begin(name, part, length, [tensors read])");
+      }
+      if (loop->part < 1 || loop->part > loop->length.value) {
+        lexer_.fail(name, "a part of " + std::to_string(loop->part) + " is no part of " +
+                              std::to_string(loop->length.value));
+      }
+      if (!is_word(loop->name)) {
+        lexer_.fail(name, "the name of a loop is a letter or underscore, then more");
+      }
+      if (builder_.find_open_loop(loop->name).valid()) {
+        lexer_.fail(name, "loop " + loop->name + " is already there");
+      }
+    } else if (op.info->name == kLoopEnd) {
+      const std::optional<std::string> ended = read_loop_end(op);
+      if (!ended) lexer_.fail(name, "expected magis.end(name, [results], [tensors read])");
+      const LoopId open = builder_.open_loop();
+      if (!open.valid() || builder_.loop(open).name != *ended) {
+        lexer_.fail(name, "the loop to end here is " +
+                              (open.valid() ? builder_.loop(open).name : "none") + ", not " +
+                              *ended);
+      }
     }
   }
 

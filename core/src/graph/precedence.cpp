@@ -1,6 +1,7 @@
 // What must run before what, beyond "made before it is read".
 #include <algorithm>
 
+#include "graph/loops.h"
 #include "magis/graph/builder.h"
 
 namespace magis {
@@ -28,6 +29,35 @@ std::vector<TensorId> written_tensors(const Graph& graph, const Operator& op) {
   return written;
 }
 
+// A loop's body stays together: what comes before something inside comes before its begin, and what
+// comes after something inside comes after its end. The two that stand in the same body.
+std::pair<OpId, OpId> lifted(const Graph& graph, OpId before, OpId after) {
+  const std::vector<LoopId> first = loops_around(graph, before);
+  const std::vector<LoopId> second = loops_around(graph, after);
+  std::size_t common = 0;
+  while (common < std::min(first.size(), second.size()) && first[common] == second[common]) {
+    ++common;
+  }
+  if (common < first.size()) before = graph.loop(first[common]).end;
+  if (common < second.size()) after = graph.loop(second[common]).begin;
+  return {before, after};
+}
+
+void add_loop_precedence(const Graph& graph, std::vector<std::pair<OpId, OpId>>& successions) {
+  if (graph.loops().empty()) return;
+  const std::size_t count = successions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto [before, after] = lifted(graph, successions[i].first, successions[i].second);
+    if (before != after) successions.emplace_back(before, after);
+  }
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    const LoopId loop = graph.loop_of(OpId(i));
+    if (!loop.valid()) continue;
+    successions.emplace_back(graph.loop(loop).begin, OpId(i));
+    successions.emplace_back(OpId(i), graph.loop(loop).end);
+  }
+}
+
 }  // namespace
 
 void GraphBuilder::link_precedence() {
@@ -49,12 +79,19 @@ void GraphBuilder::link_precedence() {
       access = {.last_writer = op, .readers = {op}};
     }
     if (draws_or_may_draw(graph_.op(op))) before.push_back(std::exchange(last_random, op));
-    std::sort(before.begin(), before.end());
-    before.erase(std::unique(before.begin(), before.end()), before.end());
     for (OpId predecessor : before) {
-      if (!predecessor.valid() || predecessor == op) continue;
-      graph_.predecessors_.push_back(predecessor);
-      successions.emplace_back(predecessor, op);
+      if (predecessor.valid() && predecessor != op) successions.emplace_back(predecessor, op);
+    }
+  }
+  add_loop_precedence(graph_, successions);
+  std::ranges::sort(successions, {},
+                    [](const auto& pair) { return std::pair(pair.second, pair.first); });
+  const auto repeated = std::ranges::unique(successions);
+  successions.erase(repeated.begin(), repeated.end());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < graph_.operators_.size(); ++i) {
+    for (; next < successions.size() && successions[next].second == OpId(i); ++next) {
+      graph_.predecessors_.push_back(successions[next].first);
     }
     graph_.predecessors_.end_row();
   }

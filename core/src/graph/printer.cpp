@@ -120,6 +120,10 @@ class Printer {
   void print(const std::string& string) { text_ += quote(string); }
   void print(const Symbol& symbol) { text_ += "torch." + symbol.word; }
   void print(const Device& device) { text_ += "device(" + quote(device.name) + ')'; }
+  void print(const PartLength& length) {
+    text_ += std::to_string(length.coefficient);
+    for (const LoopId loop : length.loops) text_ += '*' + graph_.loop(loop).name;
+  }
   void print(const ArgList& list) {
     text_ += '[';
     for (std::size_t i = 0; i < list.size(); ++i) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/loops.h"
 #include "magis/base/error.h"
 #include "magis/graph/builder.h"
 #include "magis/graph/text.h"
@@ -83,12 +84,17 @@ void verify_operator(const Graph& graph, OpId id) {
   }
 }
 
+bool is_loop_result(const Graph& graph, TensorId tensor) {
+  return graph.bounded_loop(graph.tensor(tensor).producer).valid();
+}
+
 void verify_writes(const Graph& graph, const Operator& op) {
   for (int position : op.info->mutated) {
     if (static_cast<std::size_t>(position) >= op.args.size()) continue;
     for_each_value(op.args[static_cast<std::size_t>(position)], [&](ValueId id) {
       const Value& value = graph.value(id);
-      MAGIS_CHECK(value.tensor.valid() && graph.tensor(value.tensor).is_input,
+      MAGIS_CHECK(value.tensor.valid() &&
+                      (graph.tensor(value.tensor).is_input || is_loop_result(graph, value.tensor)),
                   op.info->name << " writes to %" << value.name << ", which is not an input");
     });
   }
@@ -132,6 +138,8 @@ void verify(const Graph& graph) {
     verify_in_place_choices(graph, OpId(i));
   }
   verify_edges(graph);
+  const std::optional<std::string> violation = loop_violation(graph);
+  MAGIS_CHECK(!violation, *violation);
   IdMap<TensorId, char> is_output(graph.tensors().size(), false);
   for (const Output& output : graph.outputs()) {
     const Value& value = graph.value(output.value);

@@ -18,7 +18,7 @@ int64_t integer(const Call& call, std::size_t position, std::string_view keyword
                 std::optional<int64_t> otherwise) {
   const Arg* arg = find_argument(call, position, keyword);
   if (arg != nullptr) {
-    if (const auto* number = std::get_if<int64_t>(&arg->value)) return *number;
+    if (const std::optional<int64_t> number = integer_value(*arg)) return *number;
   }
   const bool absent = arg == nullptr || std::holds_alternative<None>(arg->value);
   if (absent && otherwise) return *otherwise;
@@ -32,9 +32,9 @@ std::vector<int64_t> integers(const Call& call, std::size_t position, std::strin
   bool all_integers = list != nullptr;
   if (list != nullptr) {
     for (const Arg& item : *list) {
-      const auto* number = std::get_if<int64_t>(&item.value);
-      all_integers = all_integers && number != nullptr;
-      if (number != nullptr) numbers.push_back(*number);
+      const std::optional<int64_t> number = integer_value(item);
+      all_integers = all_integers && number.has_value();
+      if (number) numbers.push_back(*number);
     }
   }
   if (!all_integers) {

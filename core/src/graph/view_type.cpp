@@ -233,6 +233,19 @@ Type derive_unfold(const Call& call, Type type) {
   return type;
 }
 
+// magis.part(%x, dim, length): the slice of a loop's first iteration.
+Type derive_part(const Call& call, Type type) {
+  require_dimensions(call, type);
+  const std::size_t d = dimension(integer(call, 1, "dim"), type.shape.size());
+  const int64_t length = integer(call, 2, "length");
+  if (length < 0 || length > type.shape[d]) {
+    throw NoView{"a part of " + std::to_string(length) + " is no part of dimension " +
+                 std::to_string(d) + " of " + to_text(type)};
+  }
+  type.shape[d] = length;
+  return type;
+}
+
 Type derive(const Call& call, const Type& base) {
   const std::string& name = call.info->name;
   if (name == "aten.view") return derive_reshaping(call, base);
@@ -249,6 +262,7 @@ Type derive(const Call& call, const Type& base) {
   if (name == "aten.view.dtype") return derive_dtype(call, base);
   if (name == "aten.view_as_real") return derive_view_as_real(base);
   if (name == "aten.view_as_complex") return derive_view_as_complex(base);
+  if (name == "magis.part") return derive_part(call, base);
   MAGIS_CHECK(false, name << " has no rule");
 }
 

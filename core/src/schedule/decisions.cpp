@@ -13,7 +13,9 @@ IdMap<TensorId, uint8_t> written_inputs(const Graph& graph) {
   for (const Operator& op : graph.operators()) {
     for (int position : op.info->mutated) {
       for_each_value(op.args[static_cast<std::size_t>(position)], [&](ValueId id) {
-        if (graph.value(id).tensor.valid()) written[graph.value(id).tensor] = 1;
+        const TensorId tensor = graph.value(id).tensor;
+        // A loop's results are read after it, by when they do not change any more.
+        if (tensor.valid() && graph.tensor(tensor).is_input) written[tensor] = 1;
       });
     }
   }
@@ -37,6 +39,12 @@ Decisions program_order(const Graph& graph) {
 
 bool recomputable(const Graph& graph, OpId op) {
   return may_run_again(graph, op, written_inputs(graph));
+}
+
+bool may_copy_for(const Graph& graph, OpId producer, OpId reader) {
+  const LoopId bounded = graph.bounded_loop(reader);
+  const bool ends = bounded.valid() && graph.loop(bounded).end == reader;
+  return !ends && graph.loop_of(producer) == graph.loop_of(reader);
 }
 
 IdMap<OpId, uint8_t> recomputable_operators(const Graph& graph) {

@@ -121,7 +121,7 @@ class CopyPlacement {
       }
       MAGIS_CHECK(runs_of_[producer] > 0,
                   "the order reads %" << name(tensor) << " before it is made");
-      if (!recomputable_[producer]) return false;
+      if (!recomputable_[producer] || !may_copy_for(graph_, producer, consumer)) return false;
       pending_.push_back({producer, 0});
     }
     return true;

@@ -50,6 +50,7 @@ class Execution {
     for (std::size_t i = 0; i < reads.size(); ++i) {
       require_alive({reads[i], statement.operand_copies[i]}, "reads");
     }
+    follow_loops(statement);
     if (statement.over >= 0) overwrite(statement);
     copies_run_[statement.op].insert(statement.copy);
     for (TensorId made : graph_.makes(statement.op)) alive_[made].insert(statement.copy);
@@ -60,6 +61,9 @@ class Execution {
     require(!copies_run_[op].contains(statement.copy),
             [&](std::ostream& out) { out << "runs a second time"; });
     if (statement.copy != 0) {
+      require(loop_ == graph_.loop_of(op), [&](std::ostream& out) {
+        out << "makes a copy for every iteration of another loop";
+      });
       require(recomputable_[op] != 0, [&](std::ostream& out) {
         out << "makes a copy, but " << graph_.op(op).info->name << " must run exactly once";
       });
@@ -97,6 +101,9 @@ class Execution {
     require(!tensor.is_input, [&](std::ostream& out) {
       out << "ends the lifetime of %" << copy_name(graph_, copy) << ", which is an input";
     });
+    require(is_made_here(copy.tensor), [&](std::ostream& out) {
+      out << "ends the lifetime of %" << copy_name(graph_, copy) << ", which every iteration needs";
+    });
     require(!tensor.is_output || copy.copy != 0, [&](std::ostream& out) {
       out << "ends the lifetime of %" << copy_name(graph_, copy) << ", which is an output";
     });
@@ -112,6 +119,33 @@ class Execution {
       out << verb << " %" << copy_name(graph_, copy)
           << (made ? ", which is no longer there" : ", which has not been made");
     });
+  }
+
+  // The body of a loop is one stretch of statements, and all it makes ends inside.
+  void follow_loops(const Statement& statement) {
+    const OpId op = statement.op;
+    const LoopId bounded = graph_.bounded_loop(op);
+    const bool ends = bounded.valid() && graph_.loop(bounded).end == op;
+    require(ends ? loop_ == bounded : loop_ == graph_.loop_of(op), [&](std::ostream& out) {
+      out << (ends ? "ends loop " + graph_.loop(bounded).name + ", which is not the one around it"
+                   : "stands in another loop than its operator");
+    });
+    if (bounded.valid()) loop_ = ends ? graph_.loop_of(op) : bounded;
+    if (!ends) return;
+    for (std::size_t t = 0; t < alive_.size(); ++t) {
+      const OpId producer = graph_.tensor(TensorId(t)).producer;
+      if (!producer.valid() || graph_.loop_of(producer) != bounded) continue;
+      require(alive_[TensorId(t)].empty(), [&](std::ostream& out) {
+        out << "leaves %" << copy_name(graph_, {TensorId(t), *alive_[TensorId(t)].begin()})
+            << " of its last iteration";
+      });
+    }
+  }
+
+  // What is made outside a loop serves all its iterations.
+  bool is_made_here(TensorId tensor) const {
+    const OpId producer = graph_.tensor(tensor).producer;
+    return !producer.valid() || graph_.loop_of(producer) == loop_;
   }
 
   bool has_run(OpId op) const { return copies_run_[op].contains(0); }
@@ -130,6 +164,7 @@ class Execution {
   const IdMap<OpId, uint8_t> recomputable_;
   IdMap<OpId, std::set<int>> copies_run_;
   IdMap<TensorId, std::set<int>> alive_;  // copies that exist now, of tensors that are not inputs
+  LoopId loop_;                           // around the current statement
   std::size_t number_ = 0;
   const Statement* statement_ = nullptr;
 };

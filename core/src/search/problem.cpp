@@ -51,8 +51,15 @@ Problem::Problem(const Graph& source, const CostTable& costs)
     scratch.push_back(costs.scratch[op]);
     time.push_back(to_picoseconds(costs.seconds[op]));
   }
-  for (const TensorId tensor : edge_tensor) {
-    droppable.push_back(managed[tensor] && recomputable[producer[tensor]]);
+  for (std::size_t e = 0; e < edge_tensor.size(); ++e) {
+    const TensorId tensor = edge_tensor[EdgeId(e)];
+    const OpId reader = edge_op[EdgeId(e)];
+    droppable.push_back(managed[tensor] && recomputable[producer[tensor]] &&
+                        may_copy_for(source, producer[tensor], reader));
+  }
+  for (std::size_t o = 0; o < source.op_count(); ++o) {
+    const bool fixed = source.bounded_loop(OpId(o)).valid();
+    body.push_back(fixed ? -2 - static_cast<int32_t>(o) : source.loop_of(OpId(o)).index);
   }
 }
 

@@ -43,7 +43,12 @@ struct Problem {
 
   IdMap<EdgeId, TensorId> edge_tensor;
   IdMap<EdgeId, OpId> edge_op;
-  IdMap<EdgeId, uint8_t> droppable;  // the tensor is managed and its producer may run again
+  // The tensor is managed, its producer may run again, and the consumer stands in the same loop
+  // body: what is made outside a loop is there for all its iterations.
+  IdMap<EdgeId, uint8_t> droppable;
+  // Neighbours in the order may change places if they have the same row here: operators of one
+  // body. A loop's begin and end stay where they are.
+  IdMap<OpId, int32_t> body;
 
   int op_count() const { return static_cast<int>(time.size()); }
   // Rows take plain indices.

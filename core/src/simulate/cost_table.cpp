@@ -50,6 +50,22 @@ Seconds time_of(const Graph& graph, const Operator& op, const DeviceProfile& pro
   return profile.launch + (profile.roofline ? std::max(arithmetic, memory) : arithmetic + memory);
 }
 
+// How often an operator that takes `seconds` on full parts runs, in time: a shorter last part takes
+// its share of what is not launch.
+Seconds time_in_loops(const Graph& graph, OpId op, Seconds seconds, Seconds launch) {
+  for (LoopId id = graph.loop_of(op); id.valid(); id = graph.loop(id).parent) {
+    const Loop& loop = graph.loop(id);
+    const auto full = static_cast<double>(loop.iterations() - 1);
+    const double last = static_cast<double>(loop.last_part()) / static_cast<double>(loop.part);
+    const Seconds floor = std::min(launch, seconds);
+    seconds = full * seconds + floor + (seconds - floor) * last;
+  }
+  return seconds;
+}
+
+// What bounds a loop takes no time: it allocates, and lifetimes end.
+bool bounds_a_loop(const Graph& graph, OpId op) { return graph.bounded_loop(op).valid(); }
+
 Bytes scratch_of(const Graph& graph, const Operator& op) {
   if (op.scratch != 0) return op.scratch;  // measured
   return op.info->scratch == nullptr ? 0 : op.info->scratch(graph, op);
@@ -64,8 +80,10 @@ Bytes round_up(Bytes bytes, Bytes granularity) {
 CostTable make_cost_table(const Graph& graph, const DeviceProfile& profile) {
   const Bytes granularity = profile.allocation_granularity;
   CostTable table;
-  for (const Operator& op : graph.operators()) {
-    table.seconds.push_back(time_of(graph, op, profile));
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    const Operator& op = graph.op(OpId(i));
+    const Seconds once = bounds_a_loop(graph, OpId(i)) ? 0 : time_of(graph, op, profile);
+    table.seconds.push_back(time_in_loops(graph, OpId(i), once, profile.launch));
     table.scratch.push_back(round_up(scratch_of(graph, op), granularity));
   }
   for (const Tensor& tensor : graph.tensors()) {

@@ -28,6 +28,7 @@ using ValueId = Id<struct ValueTag>;    // an input, an operator's result, or a 
 using TensorId = Id<struct TensorTag>;  // a value that owns its storage
 using EdgeId = Id<struct EdgeTag>;      // one (tensor, consumer) pair
 using SiteId = Id<struct SiteTag>;      // a module path and source line
+using LoopId = Id<struct LoopTag>;      // a loop of a Graph: an enabled fission region
 
 // Dense map from ids 0..n-1 to T.
 template <class I, class T>

@@ -27,12 +27,20 @@ class GraphBuilder {
   void add_output(OutputKind kind, std::string path, ValueId value);
   // Invalid if there is none of that name.
   ValueId find(std::string_view name) const;
+  // The innermost loop that an operator added now would belong to; invalid: none.
+  LoopId open_loop() const { return open_loop_; }
+  // A loop around the next operator; invalid if there is none of that name.
+  LoopId find_open_loop(std::string_view name) const;
+  const Loop& loop(LoopId id) const { return graph_.loops_[id]; }
+  // The result of a magis.begin.
+  bool is_loop_result(const Value& value) const;
+  PartLength part_length(int64_t coefficient, std::vector<LoopId> loops) const;
   const Value& value(ValueId id) const { return graph_.values_[id]; }
   const IdMap<ValueId, Value>& values() const { return graph_.values_; }
 
-  // Computes edges, precedence and in-place choices. Drops views that nobody reads. Requires that
-  // names are distinct. Values are numbered anew, in the order of the canonical text: ids handed
-  // out before are the builder's, not the graph's.
+  // Requires that no loop is open. Computes edges, precedence and in-place choices. Drops views
+  // that nobody reads. Requires that names are distinct. Values are numbered anew, in the order of
+  // the canonical text: ids handed out before are the builder's, not the graph's.
   Graph build() &&;
 
  private:
@@ -40,6 +48,7 @@ class GraphBuilder {
   void number_values();
   void link_tensors();
   void link_edges();
+  void track_loops(const Operator& op, OpId id);
   void link_precedence();
   void find_in_place_choices();
 
@@ -51,6 +60,7 @@ class GraphBuilder {
   };
 
   Graph graph_;
+  LoopId open_loop_;
   std::unordered_map<std::string, ValueId, NameHash, std::equal_to<>> names_;
 };
 

@@ -6,6 +6,7 @@
 //   over operators
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,12 +31,24 @@ struct Device {  // device("cpu")
 struct None {
   bool operator==(const None&) const = default;
 };
+// A length that follows the part: `coefficient` times the units that the current iterations of
+// `loops` walk. Where an integer is read, it counts as `value`, its value in full parts.
+struct PartLength {
+  int64_t coefficient = 1;
+  std::vector<LoopId> loops;  // outer before inner; the slice that a magis.part takes is the last's
+  int64_t value = 0;
+  bool operator==(const PartLength&) const = default;
+};
 struct Arg;
 using ArgList = std::vector<Arg>;
 struct Arg {
-  std::variant<None, ValueId, int64_t, double, bool, std::string, Symbol, Device, ArgList> value;
+  std::variant<None, ValueId, int64_t, double, bool, std::string, Symbol, Device, ArgList,
+               PartLength>
+      value;
   bool operator==(const Arg&) const = default;
 };
+// The integer that `arg` is, a part length counted for full parts.
+std::optional<int64_t> integer_value(const Arg& arg);
 using KeywordArgs = std::vector<std::pair<std::string, Arg>>;
 
 enum class InputKind : uint8_t { param, buffer, batch, constant, state, grad, scalar };
@@ -71,6 +84,22 @@ struct Operator : Call {
   SiteId site;                   // invalid if unknown
   bool backward = false;
   Bytes scratch = 0;  // measured workspace; 0: unknown or none (see OpInfo::scratch)
+};
+
+// An enabled fission region (ARCHITECTURE.md, "Fission"): the operators between `begin` and `end`
+// run once for every part of an axis.
+struct Loop {
+  std::string name;
+  LoopId parent;      // the loop around it; invalid: none
+  int64_t part = 1;   // units of an iteration; the last may have fewer
+  PartLength length;  // of the axis, in units; without loops: fixed
+  OpId begin, end;
+
+  // Iterations, and what the last one walks, in a full part of the surrounding loops.
+  int64_t iterations() const { return (length.value + part - 1) / part; }
+  int64_t last_part() const { return length.value - (iterations() - 1) * part; }
+  // Every iteration walks `part` units.
+  bool is_even() const { return length.loops.empty() && length.value % part == 0; }
 };
 
 enum class ValueKind : uint8_t { input, result, view };
@@ -133,6 +162,13 @@ class Graph {
     bool operator==(const InPlaceChoice&) const = default;
   };
   std::span<const InPlaceChoice> in_place_choices(OpId op) const { return in_place_[index(op)]; }
+  const IdMap<LoopId, Loop>& loops() const { return loops_; }
+  const Loop& loop(LoopId id) const { return loops_[id]; }
+  // The innermost loop whose body `op` belongs to; invalid: none. A loop's begin and end belong to
+  // the loop around it.
+  LoopId loop_of(OpId op) const { return loop_of_[op]; }
+  // The loop whose begin or end `op` is; invalid for other operators.
+  LoopId bounded_loop(OpId op) const { return bounded_loop_[op]; }
   // Bytes of all inputs' storages.
   Bytes persistent_bytes() const { return persistent_bytes_; }
 
@@ -159,6 +195,9 @@ class Graph {
   Rows<OpId> predecessors_;
   Rows<OpId> successors_;
   Rows<InPlaceChoice> in_place_;
+  IdMap<LoopId, Loop> loops_;
+  IdMap<OpId, LoopId> loop_of_;
+  IdMap<OpId, LoopId> bounded_loop_;
   Bytes persistent_bytes_ = 0;
 };
 

@@ -32,5 +32,8 @@ Decisions program_order(const Graph& graph);
 bool recomputable(const Graph& graph, OpId op);
 // The same of every operator, in one pass over the graph.
 IdMap<OpId, uint8_t> recomputable_operators(const Graph& graph);
+// `reader` may have a copy of what `producer` made, made for it alone: both stand in the same body.
+// What is made outside a loop is there for all its iterations, to its end.
+bool may_copy_for(const Graph& graph, OpId producer, OpId reader);
 
 }  // namespace magis
