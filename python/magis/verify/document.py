@@ -1,9 +1,12 @@
-"""What graph and plan text says, as plain values: inputs, operations, outputs, statements."""
+"""What graph and plan text says, as plain values: inputs, operations and loops, outputs,
+statements."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 from magis.errors import PlanError
@@ -20,7 +23,7 @@ VIEW_OPERATORS = {
         "select.int", "as_strided", "diagonal", "unfold", "view.dtype", "view_as_real",
         "view_as_complex",
     )
-}  # fmt: skip
+} | {"magis.part"}  # fmt: skip
 
 INPUT_KINDS = ("param", "buffer", "batch", "const", "state", "grad", "scalar")
 OUTPUT_KINDS = ("loss", "aux", "grad", "buffer", "param", "state")
@@ -44,7 +47,19 @@ class DeviceWord(NamedTuple):
     name: str
 
 
-Arg: TypeAlias = "Ref | Symbol | DeviceWord | bool | int | float | str | list[Arg] | None"
+class PartLength(NamedTuple):
+    """3*r1 or 128*r1*r2: so many times the units that the current iterations of the loops walk."""
+
+    coefficient: int
+    loops: tuple[str, ...]  # outer before inner
+
+    def __str__(self) -> str:
+        return "*".join([str(self.coefficient), *self.loops])
+
+
+Arg: TypeAlias = (
+    "Ref | Symbol | DeviceWord | PartLength | bool | int | float | str | list[Arg] | None"
+)
 
 
 class Copy(NamedTuple):
@@ -122,20 +137,46 @@ class Operation:
     def is_view(self) -> bool:
         return self.operator in VIEW_OPERATORS
 
-    def reads(self) -> list[str]:
-        """Names of the values it takes, in argument order, each once."""
-        found: dict[str, None] = {}
+    def leaves(self) -> Iterator[Arg]:
+        """What its arguments hold, lists opened, in order."""
 
-        def visit(arg: Arg) -> None:
-            if isinstance(arg, Ref):
-                found[arg.name] = None
-            elif isinstance(arg, list):
+        def visit(arg: Arg) -> Iterator[Arg]:
+            if isinstance(arg, list):
                 for item in arg:
-                    visit(item)
+                    yield from visit(item)
+            else:
+                yield arg
 
         for arg in [*self.args, *self.kwargs.values()]:
-            visit(arg)
-        return list(found)
+            yield from visit(arg)
+
+    def reads(self) -> list[str]:
+        """Names of the values it takes, in argument order, each once."""
+        return list(dict.fromkeys(leaf.name for leaf in self.leaves() if isinstance(leaf, Ref)))
+
+
+@dataclass
+class Loop:
+    """A fission region that is split: what stands between its begin and its end runs once a part.
+    Parts and lengths are in units of the region's axis."""
+
+    name: str
+    begin: Operation
+    part: int  # of each iteration; the last one may be shorter
+    length: int | PartLength  # of the axis
+    parent: Loop | None  # the loop around it
+    end: Operation = field(init=False)  # once it is read
+    writers: dict[str, Operation] = field(default_factory=dict)  # result of begin -> who writes it
+
+    @property
+    def results(self) -> list[str]:
+        """What `begin` allocates: concatenated results and accumulators."""
+        pairs = zip(self.begin.results, self.begin.types, strict=True)
+        return [name for name, type_ in pairs if type_ is not None]
+
+    def around(self) -> list[str]:
+        """Names of this loop and of those around it, outer before inner."""
+        return [*(self.parent.around() if self.parent else []), self.name]
 
 
 @dataclass(frozen=True)
@@ -184,6 +225,9 @@ class Document:
     operations: list[Operation] = field(default_factory=list)  # views among them
     outputs: list[Output] = field(default_factory=list)
     program: list[Run | Free] | None = None
+    loops: dict[str, Loop] = field(default_factory=dict)
+    # The innermost loop in whose body each operation stands, by first result; None: in no body.
+    loop_of: dict[str, Loop | None] = field(default_factory=dict)
 
     @cached_property
     def operators(self) -> dict[str, Operation]:
@@ -207,6 +251,17 @@ class Document:
         while name in self.views:
             name = base_of(self.views[name])
         return name
+
+    def loops_around(self, operation: str) -> list[str]:
+        """Loops in whose bodies the operation stands, by its first result; outer before inner."""
+        loop = self.loop_of.get(operation)
+        return loop.around() if loop else []
+
+    def full(self, length: int | PartLength) -> int:
+        """A length in iterations that walk full parts: what types are written for."""
+        if isinstance(length, int):
+            return length
+        return length.coefficient * prod(self.loops[name].part for name in length.loops)
 
     def read_tensors(self, op: Operation) -> list[str]:
         """Owners of what `op` reads, each once; scalars and undefined values left out."""

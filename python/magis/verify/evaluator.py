@@ -8,9 +8,9 @@ in the recorded dtypes, what a plan must compute bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,12 +22,18 @@ from magis.verify.document import (
     DeviceWord,
     Document,
     Free,
+    Loop,
     Operation,
+    PartLength,
     Ref,
     Run,
     Symbol,
     Type,
 )
+from magis.verify.iterations import Iterations, fill_unwritten, unwritten
+from magis.verify.kernels import find_operator
+from magis.verify.loops import BEGIN, END, PART, WRITERS
+from magis.verify.operators import check_bodies
 from magis.verify.tensors import DTYPES, check_type, constant, describe
 from magis.verify.text import parse
 
@@ -79,29 +85,63 @@ def evaluate_all(
     with torch.no_grad():
         machine = Machine(document, dtype, device)
         machine.load(inputs)
-        for operation, run, freed in statements(document):
-            if operation is not None:
-                machine.run(operation, run)
-            for copy in freed:
-                machine.free(copy)
+        execute(machine)
         outputs = [machine.output(output.name, output.line) for output in document.outputs]
         return Evaluation(outputs, {i.name: machine.live[Copy(i.name)] for i in document.inputs})
 
 
-def statements(document: Document) -> Iterator[tuple[Operation | None, Run, tuple[Copy, ...]]]:
-    """What is executed: the program, or each operator of the graph once. (operator, its statement,
-    what is freed)"""
+class Step(NamedTuple):
+    """What is executed: an operator by a statement, or the end of lifetimes."""
+
+    operation: Operation | None
+    run: Run
+    freed: tuple[Copy, ...] = ()
+
+    def is_bound(self, operator: str) -> bool:
+        return self.operation is not None and self.operation.operator == operator
+
+
+def steps(document: Document) -> list[Step]:
+    """The program, or each operator of the graph once, loops not unrolled."""
     if document.program is None:
-        for name, operation in document.operators.items():
-            yield operation, Run(name, operation.line), ()
-        return
+        return [Step(op, Run(name, op.line)) for name, op in document.operators.items()]
+    found = []
     for statement in document.program:
         if isinstance(statement, Free):
-            yield None, Run("", statement.line), statement.copies
+            found.append(Step(None, Run("", statement.line), statement.copies))
             continue
         if statement.operation not in document.operators:
             raise PlanError(f"line {statement.line}: {statement} names no operator's first result")
-        yield document.operators[statement.operation], statement, ()
+        found.append(Step(document.operators[statement.operation], statement))
+    return found
+
+
+def execute(machine: Machine) -> None:
+    """Runs all that the machine's document says, bodies of loops once an iteration."""
+    document = machine.document
+    check_bodies(document)
+    todo = steps(document)
+    ends = {step.run.operation: i for i, step in enumerate(todo) if step.is_bound(END)}
+
+    def walk(position: int, stop: int) -> None:
+        while position < stop:
+            operation, run, freed = step = todo[position]
+            if operation is not None:
+                machine.run(operation, run)
+            for copy in freed:
+                machine.free(copy)
+            if operation is not None and step.is_bound(BEGIN):
+                loop = document.loops[str(operation.args[0])]
+                end = ends.get(loop.end.results[0], -1)
+                if not position < end < stop:
+                    raise PlanError(f"line {run.line}: {run}: the program does not end {loop.name}")
+                for _ in machine.iterate(loop, todo[end].run):
+                    walk(position + 1, end)
+                position = end
+            else:
+                position += 1
+
+    walk(0, len(todo))
 
 
 class Machine:
@@ -115,6 +155,7 @@ class Machine:
         self.device = device
         self.live: dict[Copy, Value] = {}
         self.gone: dict[Copy, str] = {}  # why a copy is no longer live
+        self.iterations = Iterations(document)
 
     def load(self, inputs: Mapping[str, Value]) -> None:
         for declared in self.document.inputs:
@@ -153,7 +194,8 @@ class Machine:
 
     def run(self, operation: Operation, statement: Run) -> None:
         copies = {copy.tensor: copy.number for copy in statement.reading}
-        where = f"line {statement.line}: {statement}"
+        where = f"line {statement.line}: {statement}{self.iterations.place()}"
+        self._check_place(operation, where)
 
         def read(name: str) -> Value:
             view = self.document.views.get(name)
@@ -174,6 +216,38 @@ class Machine:
         for name, value in zip(operation.results, results, strict=True):
             if value is not None:
                 self.live[Copy(name, statement.copy)] = value
+
+    def _check_place(self, operation: Operation, where: str) -> None:
+        belongs = self.document.loops_around(operation.results[0])
+        if belongs != list(self.iterations.open):
+            place = f"inside the loop {belongs[-1]}" if belongs else "outside all loops"
+            raise PlanError(f"{where}: %{operation.results[0]} belongs {place}")
+
+    def iterate(self, loop: Loop, end: Run) -> Iterator[None]:
+        """Yields once an iteration, in which the body has to run, and checks what it leaves."""
+        opened = self.iterations.enter(loop)
+        outside = set(self.live)
+        for number in self.numbers(opened.count):
+            opened.number = number
+            yield
+            where = f"line {end.line}: {end}{self.iterations.place()}"
+            if lost := outside - set(self.live):
+                raise PlanError(f"{where}: {min(lost)} was made outside and is gone")
+            for copy in set(self.live) - outside:
+                if self.document.program is not None:
+                    raise PlanError(f"{where}: {copy} was made in the iteration and is not freed")
+                self.drop(copy, "made in another iteration", where)
+            opened.done += 1
+        for name in loop.results:
+            written = opened.writes.get(name, 0)
+            if written != opened.done:
+                message = f"%{name} was written in {written} of {opened.done} iterations"
+                raise PlanError(f"line {end.line}: {end}: {message}")
+        self.iterations.leave(loop)
+
+    def numbers(self, count: int) -> Sequence[int]:
+        """Which of so many iterations are executed."""
+        return range(count)
 
     def free(self, copy: Copy) -> None:
         self.drop(copy, "freed before", f"free {copy}")
@@ -206,6 +280,8 @@ class Machine:
                 return read(arg.name)
             if isinstance(arg, list):
                 return [convert(item) for item in arg]
+            if isinstance(arg, PartLength):
+                return self.iterations.length(arg)
             if isinstance(arg, Symbol):
                 value = getattr(torch, arg.word)
                 return self.precision.get(value, value)
@@ -218,7 +294,9 @@ class Machine:
         if self.precision:
             _at_one_precision(operation, args, where)
         try:
-            made = find_operator(operation.operator)(*args, **kwargs)
+            made = self._apply(operation, args, kwargs)
+        except PlanError as error:
+            raise PlanError(f"{where}: {operation.operator}: {error}") from None
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
             raise PlanError(f"{where}: {operation.operator} fails: {error}") from error
         flat = list(made) if isinstance(made, list | tuple) else [made]
@@ -232,6 +310,47 @@ class Machine:
         self.check_results(operation, args, results, where)
         return results
 
+    def _apply(self, operation: Operation, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if operation.operator == BEGIN:
+            return [type_ and self._unwritten(type_) for type_ in operation.types]
+        if operation.operator == END:
+            return None
+        if operation.operator == PART:
+            return self.iterations.part(operation, args[0])
+        if operation.operator in WRITERS:
+            return self._write(operation, args)
+        return find_operator(operation.operator)(*args, **kwargs)
+
+    def _unwritten(self, recorded: Type) -> Tensor:
+        dtype = DTYPES[recorded.dtype]
+        device = self.device or self.document.device
+        whole = torch.empty(
+            recorded.storage // dtype.itemsize,
+            dtype=self.precision.get(dtype, dtype),
+            device=device,
+        )
+        return fill_unwritten(whole).as_strided(recorded.shape, recorded.strides, recorded.offset)
+
+    def _write(self, operation: Operation, args: list[Any]) -> None:
+        """Writes a part to a result of the loop, whose length is known from the first part on: in
+        a shorter part of a surrounding loop it may be shorter than its type."""
+        target, opened = operation.args[0], self.iterations.innermost
+        assert isinstance(target, Ref)
+        assert opened is not None
+        result, *parts = (arg for arg in args if isinstance(arg, Tensor))
+        shape = self.iterations.written_shape(operation, parts)
+        if shape != list(result.shape):
+            longer = any(a > b for a, b in zip(shape, result.shape, strict=True))
+            if longer or opened.in_full or not opened.is_first:
+                raise PlanError(f"writes parts of {shape} to %{target.name}, {describe(result)}")
+            result = unwritten(shape, result)
+            self.replace(Copy(target.name), result)
+        self.iterations.write(operation, result, parts)
+        opened.writes[target.name] = opened.writes.get(target.name, 0) + 1
+
+    def replace(self, copy: Copy, value: Tensor) -> None:
+        self.live[copy] = value
+
     def check_results(
         self, operation: Operation, args: list[Any], results: list[Value], where: str
     ) -> None:
@@ -244,15 +363,28 @@ class Machine:
             raise PlanError(f"{where} is recorded as {recorded}, the operator gives {value!r}")
         if value.dtype in self.precision:  # made by a factory, at PyTorch's default precision
             value = value.to(self.precision[value.dtype])
-        if self.precision:
-            wanted = self.precision.get(DTYPES[recorded.dtype], DTYPES[recorded.dtype])
-            if value.dtype != wanted or tuple(value.shape) != recorded.shape:
-                raise PlanError(
-                    f"{where} is recorded as {recorded}, the operator gives {describe(value)}"
-                )
-        else:
-            check_type(value, recorded, where, layout=False)
+        self._check_type(value, recorded, where)
         return value
+
+    def _check_type(self, value: Tensor, recorded: Type, where: str) -> None:
+        """Dtype and shape are as recorded; in a shorter part, dimensions may be shorter."""
+        if not self.precision and self.iterations.are_full:
+            check_type(value, recorded, where, layout=False)
+            return
+        wanted = self.precision.get(DTYPES[recorded.dtype], DTYPES[recorded.dtype])
+        shape = tuple(value.shape)
+        fits = shape == recorded.shape or (
+            not self.iterations.are_full and is_within(shape, recorded)
+        )
+        if value.dtype != wanted or not fits:
+            raise PlanError(
+                f"{where} is recorded as {recorded}, the operator gives {describe(value)}"
+            )
+
+
+def is_within(shape: tuple[int, ...], recorded: Type) -> bool:
+    """No dimension is longer than recorded, none is missing."""
+    return len(shape) == len(recorded.shape) and all(map(int.__le__, shape, recorded.shape))
 
 
 def _precision(dtype: torch.dtype | None) -> dict[torch.dtype, torch.dtype]:
@@ -273,31 +405,3 @@ def _at_one_precision(operation: Operation, args: list[Any], where: str) -> None
         raise PlanError(f"{where}: reinterpreting bits has a meaning in the recorded dtypes only")
     if operation.operator in ("aten._softmax", "aten._log_softmax"):
         args[2] = False  # half_to_float
-
-
-def find_operator(name: str) -> Callable[..., Any]:
-    """The callable that the text language's `<namespace>.<operator>[.<overload>]` means."""
-    if name in _OWN_OPERATORS:
-        return _OWN_OPERATORS[name]
-    namespace, operator, *overload = name.split(".")
-    found: Callable[..., Any]
-    try:
-        packet = getattr(getattr(torch.ops, namespace), operator)
-        found = getattr(packet, overload[0] if overload else "default")
-    except AttributeError:
-        raise PlanError(f"there is no operator {name} in this PyTorch") from None
-    return found
-
-
-def _bernoulli(
-    shape: list[int],
-    strides: list[int],
-    p: float,
-    *,
-    dtype: torch.dtype,
-    device: torch.device | None = None,
-) -> Tensor:
-    return torch.empty_strided(shape, strides, dtype=dtype, device=device).bernoulli_(p)
-
-
-_OWN_OPERATORS: dict[str, Callable[..., Any]] = {"magis.bernoulli": _bernoulli}

@@ -1,5 +1,5 @@
-"""What PyTorch says about an operator: whether it draws random numbers, writes to operands, works
-in place."""
+"""What an operator does beside computing its results, mostly from PyTorch's own schemas: whether it
+draws random numbers, writes to operands, works in place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 
 from magis.errors import PlanError
 from magis.verify.document import Document, Operation, Ref
-from magis.verify.evaluator import find_operator
+from magis.verify.kernels import find_operator
+from magis.verify.loops import BEGIN, END, LOOP_OPERATORS, WRITERS
 
 # Elementwise in every tensor operand, though PyTorch does not tag them pointwise.
 _ELEMENTWISE = {
@@ -31,11 +32,12 @@ class Effects:
     random: bool = False  # draws from the generator
     writes: tuple[int, ...] = ()  # positions of the arguments that it writes to
     known: bool = True  # False: not PyTorch's own, may do anything
+    bounds: bool = False  # begins or ends a loop
 
     @property
     def pure(self) -> bool:
         """May run again, and in any order."""
-        return self.known and not self.random and not self.writes
+        return self.known and not self.random and not self.writes and not self.bounds
 
     @property
     def keeps_order(self) -> bool:
@@ -46,6 +48,8 @@ class Effects:
         """Why it is not pure, to follow "it"."""
         if self.random:
             return "draws random numbers"
+        if self.bounds:
+            return "begins or ends a loop"
         return "writes to an operand" if self.writes else "is not an operator of PyTorch"
 
 
@@ -53,6 +57,9 @@ def effects(operation: Operation) -> Effects:
     """From the operator's schema and tags. Raises PlanError if there is no such operator."""
     if operation.operator == "magis.bernoulli":
         return Effects(random=True)
+    if operation.operator in LOOP_OPERATORS:
+        written = (0,) if operation.operator in WRITERS else ()
+        return Effects(writes=written, bounds=operation.operator in (BEGIN, END))
     overload = find_operator(operation.operator)
     arguments = overload._schema.arguments  # type: ignore[attr-defined]
     writes = [
@@ -62,6 +69,18 @@ def effects(operation: Operation) -> Effects:
     ]
     known = operation.operator.split(".")[0] in ("aten", "prims")
     return Effects(_is_random(operation, overload, arguments), tuple(writes), known)
+
+
+def check_bodies(document: Document) -> None:
+    """Raises PlanError if an operator stands in a loop that must run once, and in order."""
+    for name, operation in document.operators.items():
+        loop = document.loop_of[name]
+        if loop is None or operation.operator in LOOP_OPERATORS:
+            continue
+        found = effects(operation)
+        if not found.pure:
+            message = f"%{name} runs in every iteration of {loop.name}, but it {found.reason}"
+            raise PlanError(f"line {operation.line}: {message}")
 
 
 def _is_random(operation: Operation, overload: object, arguments: list[torch.Argument]) -> bool:

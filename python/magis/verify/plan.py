@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from magis.errors import PlanError
 from magis.verify.document import Copy, Document, Free, Operation, Ref, Run
-from magis.verify.operators import Effects, effects, runs_over
+from magis.verify.operators import Effects, check_bodies, effects, runs_over
+from magis.verify.plan_loops import OpenBodies
 from magis.verify.text import parse
 
 _GRANULARITIES = {"cpu": 1, "reference": 1, "reference-h2": 1}  # of an allocation; GPUs: 512 bytes
@@ -44,7 +45,11 @@ def verify_plan(text: str, *, device: str = "cpu") -> PlanFacts:
     may; what is read is not live, or an input was written to that should not have been yet; random
     operators leave their order; an operand is overwritten that is read later, has another layout,
     or is an input or an output; something is freed before its last use, later than right after it,
-    or never; an output is not there at the end.
+    or never; an output is not there at the end; a loop's body is not run as a whole between begin
+    and end, leaves something behind, or takes away or makes anew what was made outside.
+
+    Bytes are those of a program without loops: begin allocates the results, an iteration is as
+    large as a full part, and a magis.part is a view.
     """
     document = parse(text)
     if document.program is None:
@@ -90,6 +95,8 @@ class _Walk:
         self.versions = graph_versions(self.document)
         self.last_use = self._last_uses()
         self.live = {Copy(name): 0 for name in self.inputs}
+        self.bodies = OpenBodies(self.document)
+        check_bodies(self.document)
         previous_run = -1
         for index, statement in enumerate(self.program):
             if isinstance(statement, Run):
@@ -148,6 +155,7 @@ class _Walk:
 
     def _run(self, run: Run, index: int) -> None:
         operation = self._operation(run)
+        self.bodies.run(run, operation, self._operands(run), self._results(run))
         self._check_may_run(run, self.effects[run.operation])
         for copy in self._operands(run):
             self._check_read(run, copy)
@@ -155,6 +163,7 @@ class _Walk:
         added = sum(self._allocated(copy.tensor) for copy in made)
         if run.over is not None:
             self._check_over(run, operation, index)
+            self.bodies.end(run, run.over)
             self._end(run.over, f"{run} (line {run.line})")
         self.bytes += added  # `over` has taken off what the first result takes over
         moment = self.bytes + self._rounded(operation.scratch)
@@ -210,6 +219,7 @@ class _Walk:
                 why = f"it was gone after {ended}" if ended else "it is not made"
                 raise self._error(free, f"{copy} is not live, {why}")
             self._check_may_end(free, copy)
+            self.bodies.end(free, copy)
             if self.last_use[copy] > previous_run:
                 raise self._error(free, f"{copy} is still read by {self._reader(copy)}")
             if self.last_use[copy] < previous_run:
@@ -230,6 +240,7 @@ class _Walk:
         self.bytes -= self._allocated(copy.tensor)
 
     def _finish(self) -> None:
+        self.bodies.finish()
         for name, operation in self.document.operators.items():
             if all(run.copy != 0 for run in self.runs.get(name, [])):
                 raise PlanError(f"line {operation.line}: the program never runs %{name}")

@@ -25,12 +25,14 @@ from magis.verify.document import (
     Input,
     Operation,
     Output,
+    PartLength,
     Ref,
     Run,
     Symbol,
     Type,
     contiguous_strides,
 )
+from magis.verify.loops import find_loops
 
 T = TypeVar("T")
 
@@ -38,6 +40,7 @@ _TOKEN = re.compile(
     r"""\s*(?:(?P<comment>\#.*)
     | (?P<string>"(?:[^"\\]|\\.)*")
     | (?P<ref>%[A-Za-z_]\w*(?:\.\d+)?)
+    | (?P<part>-?\d+(?:\*[A-Za-z_]\w*)+)
     | (?P<number>-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf\b|nan\b))
     | (?P<word>[A-Za-z_][\w.-]*)
     | (?P<mark>[()\[\]{}=:,+/@.]))""",
@@ -151,6 +154,9 @@ class _Line:
         if self.accept("["):
             return self.listed(self.argument, "]")
         self.at += 1
+        if kind == "part":
+            coefficient, *loops = text.split("*")
+            return PartLength(int(coefficient), tuple(loops))
         if kind == "number":
             return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
         if text in ("true", "false", "none"):
@@ -170,7 +176,8 @@ class _Line:
 def parse(text: str) -> Document:
     """Reads graph or plan text.
 
-    Raises PlanError with the line of what is malformed, defined twice or not at all.
+    Raises PlanError with the line of what is malformed, defined twice or not at all, or stands on
+    the wrong side of a loop's begin or end.
     """
     document = Document()
     lines = [_Line(line, number) for number, line in enumerate(text.splitlines(), 1)]
@@ -187,6 +194,7 @@ def parse(text: str) -> Document:
             _declaration(line, document, defined)
         if not line.done:
             raise line.error(f"{line.peek()!r} is left over")
+    find_loops(document)
     return document
 
 
