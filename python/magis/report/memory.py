@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from magis.report.lifetimes import last_readers, output_tensors
+from magis.report.loops import GraphLoops, SplitLoop, read_loops
 from magis.report.modules import grouping, without_layer_number
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ SAVED = "forward activations saved for backward"
 RECOMPUTED = "recomputed activations"
 FORWARD = "forward temporaries"
 BACKWARD = "backward temporaries"
+CONCATENATED = "concatenated results of split regions"
+ACCUMULATED = "accumulators of split regions"
 WORKSPACE = "workspace of the running operator"
 
 ROUNDING = "rounding by the allocator"
@@ -89,6 +92,8 @@ class MemoryReport:
     peak_operator: str
     peak_module: str
     peak_source: str
+    peak_loop: str  # "in part of r1 (3 of 8)"; "" outside all loops
+    loops: list[SplitLoop]  # of the graph, outer before inner
     persistent: list[Share]  # by kind of input
     by_kind: list[Share]  # transient bytes at the peak, workspace included
     by_module: list[Share]  # transient tensors at the peak
@@ -112,7 +117,8 @@ class MemoryReport:
     def _build(cls, subject: str, plan: _core.Plan, device: str) -> MemoryReport:
         graph = plan.graph
         simulation = plan.simulate(device)
-        live = _live_at_peak(plan, simulation)
+        loops = read_loops(graph.text())
+        live = _live_at_peak(plan, simulation, loops)
         group = grouping((tensor.module for tensor in live), _MOST_MODULES)
         by_kind = _shares(live, lambda tensor: tensor.kind)
         workspace = simulation.transient_peak_bytes - sum(tensor.bytes for tensor in live)
@@ -131,6 +137,8 @@ class MemoryReport:
             peak_operator=simulation.peak_operator,
             peak_module=simulation.peak_module,
             peak_source=simulation.peak_source,
+            peak_loop=loops.place(_peak_result(simulation)),
+            loops=list(loops.loops.values()),
             persistent=_persistent(graph, simulation.persistent_bytes),
             by_kind=by_kind,
             by_module=_shortened(_shares(live, lambda tensor: group(tensor.module)), "modules"),
@@ -144,9 +152,17 @@ class MemoryReport:
         return asdict(self)
 
 
-def _live_at_peak(plan: _core.Plan, simulation: _core.Simulation) -> list[LiveAtPeak]:
+def _peak_result(simulation: _core.Simulation) -> str:
+    """First result of the operator that reaches the peak first."""
+    peak = max(simulation.timeline, key=lambda point: point.live_bytes, default=None)
+    return peak.result.partition(".")[0] if peak else ""
+
+
+def _live_at_peak(
+    plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops
+) -> list[LiveAtPeak]:
     """Largest first."""
-    kind = _kinds(plan)
+    kind = _kinds(plan, loops)
     live = [
         LiveAtPeak(
             name=hotspot.name,
@@ -160,18 +176,32 @@ def _live_at_peak(plan: _core.Plan, simulation: _core.Simulation) -> list[LiveAt
         for hotspot in simulation.hotspots
         if not hotspot.tensor.is_input
     ]
+    live = [_named_as_result(tensor, loops) for tensor in live]
     return sorted(live, key=lambda tensor: -tensor.bytes)
 
 
-def _kinds(plan: _core.Plan) -> Callable[[_core.LiveTensor], str]:
+def _named_as_result(tensor: LiveAtPeak, loops: GraphLoops) -> LiveAtPeak:
+    """A loop's begin only allocates: what counts is whose parts its result holds."""
+    result = loops.results.get(tensor.name)
+    if result is None:
+        return tensor
+    word = "concatenated result" if result.concatenated else "accumulator"
+    operator = f"{word} of {result.loop}"
+    return replace(tensor, operator=operator, module=result.module, source=result.source)
+
+
+def _kinds(plan: _core.Plan, loops: GraphLoops) -> Callable[[_core.LiveTensor], str]:
     outputs = output_tensors(plan.graph)
     readers = last_readers(plan)
     backward = {tensor.name for tensor in plan.graph.tensors if tensor.backward}
+    backward |= loops.backward_ends
 
     def kind(live: _core.LiveTensor) -> str:
         tensor = live.tensor
         if tensor.name in outputs and live.name == tensor.name:
             return GRADIENT if outputs[tensor.name] == "grad" else OUTPUT
+        if tensor.name in loops.results:
+            return CONCATENATED if loops.results[tensor.name].concatenated else ACCUMULATED
         if tensor.backward:
             return BACKWARD
         if live.name != tensor.name:

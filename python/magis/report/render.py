@@ -69,6 +69,9 @@ def summary_view(report: MemoryReport) -> RenderableType:
     if recomputed:
         operators += f", {recomputed:,} run again"
     table.add_row(report.subject, operators)
+    for loop in report.loops:
+        parts = f"{plural(loop.part_count, 'part')} of {loop.part:,} of {loop.length:,}"
+        table.add_row("split", f"{loop.name} in {parts}")
     table.add_row("time", f"{seconds_text(report.seconds)} a step (profile {report.device})")
     table.add_row(
         "peak",
@@ -79,7 +82,9 @@ def summary_view(report: MemoryReport) -> RenderableType:
         ),
     )
     if report.peak_operator:
-        place = _place(report.peak_operator, report.peak_module, report.peak_source)
+        place = _place(
+            report.peak_operator, report.peak_module, report.peak_source, report.peak_loop
+        )
         table.add_row("reached in", Dotted(place))
     return table
 
@@ -91,10 +96,9 @@ def model_text(meta: Mapping[str, str]) -> str:
     return " ".join(word for word in words if word)
 
 
-def _place(operator: str, module: str, source: str) -> str:
-    return " ".join(
-        part for part in (operator, module and f"of {module}", source and f"({source})") if part
-    )
+def _place(operator: str, module: str, source: str, loop: str) -> str:
+    words = (operator, module and f"of {module}", source and f"({source})", loop)
+    return " ".join(word for word in words if word)
 
 
 def _section(title: str, body: RenderableType) -> list[RenderableType]:

@@ -155,6 +155,8 @@ def _example(arg: language.Arg, document: language.Document) -> Any:
         return getattr(torch, arg.word)
     if isinstance(arg, language.DeviceWord):
         return torch.device(arg.name)
+    if isinstance(arg, language.PartLength):
+        return document.full(arg)
     if isinstance(arg, list):
         return [_example(item, document) for item in arg]
     return arg

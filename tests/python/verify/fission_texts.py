@@ -134,7 +134,6 @@ free %x2
 """
 )
 
-# The same rows twice: r1 walks 5 of 8, r2 walks 2 of what r1 walks.
 SAME_AXIS_SOURCE = """magis 1
 param %w "w" : f32[6,10]
 batch %x "x" : f32[8,6]
@@ -146,25 +145,31 @@ output aux "y" %y
 output aux "s" %s
 """
 
-SAME_AXIS = """magis 1
+
+def same_axis(outer: int, inner: int) -> str:
+    """The same rows twice: r1 walks `outer` of 8, r2 walks `inner` of what r1 walks."""
+    return f"""magis 1
 param %w "w" : f32[6,10]
 batch %x "x" : f32[8,6]
-%y, %s = magis.begin("r1", 5, 8, []) : f32[8,10], f32[10]
-%xp = magis.part(%x, 0, 1*r1) : f32[5,6]/192
-%yr = magis.begin("r2", 2, 1*r1, []) : f32[5,10]
-%xq = magis.part(%xp, 0, 1*r2) : f32[2,6]/192
-%mm = aten.mm(%xq, %w) : f32[2,10]
-%yq = aten.relu(%mm) : f32[2,10]
+%y, %s = magis.begin("r1", {outer}, 8, []) : f32[8,10], f32[10]
+%xp = magis.part(%x, 0, 1*r1) : f32[{outer},6]/192
+%yr = magis.begin("r2", {inner}, 1*r1, []) : f32[{outer},10]
+%xq = magis.part(%xp, 0, 1*r2) : f32[{inner},6]/192
+%mm = aten.mm(%xq, %w) : f32[{inner},10]
+%yq = aten.relu(%mm) : f32[{inner},10]
 %n1 = magis.write_part(%yr, 0, 1*r2, %yq) : none
 %e2 = magis.end("r2", [%yr], []) : none
 %n2 = magis.write_part(%y, 0, 1*r1, %yr) : none
-%z = aten.exp(%yr) : f32[5,10]
+%z = aten.exp(%yr) : f32[{outer},10]
 %sp = aten.sum.dim_IntList(%z, [0]) : f32[10]
 %n3 = magis.add_part(%s, %sp) : none
 %e1 = magis.end("r1", [%y, %s], []) : none
 output aux "y" %y
 output aux "s" %s
 """
+
+
+SAME_AXIS = same_axis(5, 2)
 
 # Rows of 4 sequences of 6 tokens as one axis of 24, and both axes sliced in one view's lengths.
 MERGED_SOURCE = """magis 1

@@ -15,6 +15,7 @@ from fission_texts import (
     TWO_AXES_PLAN,
     TWO_AXES_SOURCE,
     mlp_split,
+    same_axis,
 )
 from verify_support import MLP_PLAN, changed
 
@@ -40,6 +41,13 @@ def test_split_graphs_mean_what_their_sources_do(what):
     source, split = PAIRS[what]
     for seed in range(3):
         check_fission(source, split, seed=seed)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(8, 8), (8, 3), (7, 4), (3, 3), (3, 2), (1, 1)])
+def test_parts_of_parts(outer, inner):
+    split = same_axis(outer, inner)
+    check_fission(SAME_AXIS_SOURCE, split)
+    check_types(split)
 
 
 @pytest.mark.parametrize("what", PAIRS)

@@ -3,9 +3,11 @@
 import re
 
 import pytest
+from fission_texts import MERGED, SAME_AXIS, TWO_AXES
 
 from magis.errors import PlanError
-from magis.verify.document import Copy, DeviceWord, Free, Ref, Run, Symbol, Type
+from magis.verify.document import Copy, DeviceWord, Free, PartLength, Ref, Run, Symbol, Type
+from magis.verify.loops import sliced_dimension
 from magis.verify.text import parse
 
 HEAD = 'magis 1\ndevice cpu\nparam %w "w" : f32[2,3]\n'
@@ -105,6 +107,29 @@ free %a
     ]
 
 
+def test_loops_of_a_graph():
+    document = parse(TWO_AXES)
+    outer, inner = document.loops["r1"], document.loops["r2"]
+    assert (outer.part, outer.length, outer.parent) == (3, 8, None)
+    assert (inner.part, inner.length, inner.parent) == (4, 10, outer)
+    assert (outer.results, inner.results) == (["y", "z"], ["yr", "rows"])
+    assert (outer.begin.line, outer.end.line) == (5, 19)
+    assert {n: op.results[0] for n, op in inner.writers.items()} == {"yr": "n1", "rows": "n2"}
+    around = {name: document.loops_around(name) for name in document.operators}
+    assert around["x2"] == around["y"] == around["e1"] == []
+    assert around["x3"] == around["yr"] == around["e2"] == around["n3"] == ["r1"]
+    assert around["mm"] == around["n2"] == ["r1", "r2"]
+
+
+def test_part_lengths():
+    document = parse(SAME_AXIS)
+    length = document.loops["r2"].length
+    assert length == PartLength(1, ("r1",))
+    assert (str(length), document.full(length)) == ("1*r1", 5)
+    assert sliced_dimension(parse(MERGED).operators["n1"]) == (0, PartLength(6, ("r1",)))
+    assert parse(MERGED).views["flat"].args[1] == [PartLength(5, ("r1", "r2"))]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -122,6 +147,9 @@ free %a
         ('scalar %s "[1]" : f32[]', "line 4: a scalar has no type"),
         ("whatever", "line 4: 'whatever' begins no line"),
         ("$", "line 4: cannot read '$'"),
+        ("%r = aten.op(3*) : none", "line 4: cannot read '*) : none'"),
+        ("%r = aten.op(r1*3) : none", "line 4: cannot read '*3) : none'"),
+        ("%r = aten.op([3*r1]) : none", "line 4: aten.op: 3*r1 names no loop before it: r1"),
     ],
 )
 def test_errors_name_the_line(line, message):

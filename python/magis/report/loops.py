@@ -1,0 +1,95 @@
+"""The loops that a graph is split into, read off its text (ARCHITECTURE.md, "Fission")."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+_STRING = r'("(?:[^"\\]|\\.)*")'
+_SITE = re.compile(rf"^site @(\d+) {_STRING} {_STRING}")
+_OPERATION = re.compile(r"^%(\w+)(?:, %\w+)* = ([\w.]+)\(")
+_BEGIN = re.compile(r'^(%.+) = magis\.begin\("(\w+)", (\d+), (\d+)((?:\*\w+)*), ')
+_WRITTEN = re.compile(r"^%\w+ = magis\.(\w+_part)\(%(\w+), ")
+_ATTRIBUTES = re.compile(r" : \S.*?(?: @(\d+))?( backward)?(?: scratch \d+)?$")
+
+
+@dataclass(frozen=True)
+class SplitLoop:
+    """One loop, in units of the axis that it walks."""
+
+    name: str
+    part: int  # of an iteration; the last may be shorter
+    length: int  # of the axis; in a loop inside another, for a full part of that
+
+    @property
+    def part_count(self) -> int:
+        return -(-self.length // self.part)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.part:,} of {self.length:,})"
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """A tensor that a loop puts together; it lives from the loop's begin."""
+
+    loop: str
+    concatenated: bool  # or else combined: summed, for instance
+    module: str  # of the operator whose parts it holds
+    source: str
+
+
+@dataclass
+class GraphLoops:
+    loops: dict[str, SplitLoop] = field(default_factory=dict)
+    # Loops in whose bodies an operator stands, by its first result; outer before inner.
+    around: dict[str, list[SplitLoop]] = field(default_factory=dict)
+    results: dict[str, LoopResult] = field(default_factory=dict)  # by name
+    backward_ends: set[str] = field(default_factory=set)  # ends of loops with backward operators
+
+    def place(self, result: str) -> str:
+        """Where the operator with this first result runs: "in part of r1 (3 of 8)"; "" outside all
+        loops."""
+        around = self.around.get(result, [])
+        return f"in part of {', '.join(map(str, around))}" if around else ""
+
+
+def read_loops(text: str) -> GraphLoops:
+    """From canonical text of a graph or a plan."""
+    found = GraphLoops()
+    sites = {"": ("", "")}
+    open_loops: list[SplitLoop] = []
+    with_backward: set[str] = set()
+    for line in text.splitlines():
+        if site := _SITE.match(line):
+            sites[site[1]] = tuple(json.loads(text, strict=False) for text in site.groups()[1:])
+            continue
+        operation = _OPERATION.match(line)
+        if operation is None:
+            continue
+        if operation[2] == "magis.end":
+            if open_loops.pop().name in with_backward:
+                found.backward_ends.add(operation[1])
+            continue
+        if open_loops:
+            found.around[operation[1]] = list(open_loops)
+        if begin := _BEGIN.match(line):
+            open_loops.append(_loop(begin, found))
+        attributes = _ATTRIBUTES.search(line)
+        if attributes and attributes[2]:
+            with_backward.update(loop.name for loop in open_loops)
+        if written := _WRITTEN.match(line):
+            module, source = sites[attributes[1] or ""] if attributes else ("", "")
+            found.results[written[2]] = LoopResult(
+                open_loops[-1].name, written[1] == "write_part", module, source
+            )
+    return found
+
+
+def _loop(begin: re.Match[str], found: GraphLoops) -> SplitLoop:
+    length = int(begin[4])
+    for outer in begin[5].split("*")[1:]:
+        length *= found.loops[outer].part
+    found.loops[begin[2]] = SplitLoop(begin[2], int(begin[3]), length)
+    return found.loops[begin[2]]
