@@ -46,7 +46,9 @@ class GraphLoops:
     # Loops in whose bodies an operator stands, by its first result; outer before inner.
     around: dict[str, list[SplitLoop]] = field(default_factory=dict)
     results: dict[str, LoopResult] = field(default_factory=dict)  # by name
-    backward_ends: set[str] = field(default_factory=set)  # ends of loops with backward operators
+    # Of what makes no tensor: writers of results in the backward pass, and ends of loops that hold
+    # a part of it.
+    backward: set[str] = field(default_factory=set)
 
     def place(self, result: str) -> str:
         """Where the operator with this first result runs: "in part of r1 (3 of 8)"; "" outside all
@@ -70,21 +72,30 @@ def read_loops(text: str) -> GraphLoops:
             continue
         if operation[2] == "magis.end":
             if open_loops.pop().name in with_backward:
-                found.backward_ends.add(operation[1])
+                found.backward.add(operation[1])
             continue
         if open_loops:
             found.around[operation[1]] = list(open_loops)
         if begin := _BEGIN.match(line):
             open_loops.append(_loop(begin, found))
-        attributes = _ATTRIBUTES.search(line)
-        if attributes and attributes[2]:
+        module, source, backward = _attributes(line, sites)
+        if backward:
             with_backward.update(loop.name for loop in open_loops)
         if written := _WRITTEN.match(line):
-            module, source = sites[attributes[1] or ""] if attributes else ("", "")
-            found.results[written[2]] = LoopResult(
-                open_loops[-1].name, written[1] == "write_part", module, source
-            )
+            concatenated = written[1] == "write_part"
+            loop = open_loops[-1].name
+            found.results[written[2]] = LoopResult(loop, concatenated, module, source)
+            if backward:
+                found.backward.add(operation[1])
     return found
+
+
+def _attributes(line: str, sites: dict[str, tuple[str, str]]) -> tuple[str, str, bool]:
+    """Module and source line of an operator, and whether it is of the backward pass."""
+    match = _ATTRIBUTES.search(line)
+    if match is None:
+        return "", "", False
+    return *sites[match[1] or ""], bool(match[2])
 
 
 def _loop(begin: re.Match[str], found: GraphLoops) -> SplitLoop:

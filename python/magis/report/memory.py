@@ -194,7 +194,7 @@ def _kinds(plan: _core.Plan, loops: GraphLoops) -> Callable[[_core.LiveTensor], 
     outputs = output_tensors(plan.graph)
     readers = last_readers(plan)
     backward = {tensor.name for tensor in plan.graph.tensors if tensor.backward}
-    backward |= loops.backward_ends
+    backward |= loops.backward
 
     def kind(live: _core.LiveTensor) -> str:
         tensor = live.tensor

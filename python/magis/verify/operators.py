@@ -74,7 +74,7 @@ def effects(operation: Operation) -> Effects:
 def check_bodies(document: Document) -> None:
     """Raises PlanError if an operator stands in a loop that must run once, and in order."""
     for name, operation in document.operators.items():
-        loop = document.loop_of[name]
+        loop = document.loop_of.get(name)
         if loop is None or operation.operator in LOOP_OPERATORS:
             continue
         found = effects(operation)

@@ -30,6 +30,10 @@ PAIRS = {
     "a program": (MLP_SOURCE, MLP_SPLIT_PLAN),
     "two axes": (TWO_AXES_SOURCE, TWO_AXES),
     "two axes, a program": (TWO_AXES_SOURCE, TWO_AXES_PLAN),
+    "a transposed result": (
+        TWO_AXES_SOURCE,
+        changed(TWO_AXES, "[%x3]) : f32[3,10], f32[3]", "[%x3]) : f32[3,10]{1,3}, f32[3]"),
+    ),
     "one axis twice": (SAME_AXIS_SOURCE, SAME_AXIS),
     "merged axes": (MERGED_SOURCE, MERGED),
     "every combination": (COMBINED_SOURCE, COMBINED),
