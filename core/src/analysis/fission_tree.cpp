@@ -103,8 +103,7 @@ FissionTree nest_regions(const AxisGraph& axes, std::vector<FissionRegion> regio
       break;
     }
     node.region = std::move(region);
-    const auto units =
-        axes.length_along(node.region.operators.front(), node.region.labels.front());
+    const auto units = axes.length_along(node.region.operators.front(), node.region.labels.front());
     MAGIS_CHECK(units.has_value(), describe(axes.graph(), node.region.operators.front()));
     node.units = *units;
     tree.nodes.push_back(std::move(node));

@@ -21,10 +21,7 @@ std::optional<Label> along(const AxisLink& link, bool to_consumer, Label label) 
 class Growth {
  public:
   Growth(const AxisGraph& axes, std::span<const Seed> seeds, int64_t length)
-      : axes_(axes),
-        seeds_(seeds),
-        length_(length),
-        banned_(axes.graph().op_count()) {}
+      : axes_(axes), seeds_(seeds), length_(length), banned_(axes.graph().op_count()) {}
 
   Labelling run() {
     do {
@@ -41,9 +38,9 @@ class Growth {
 
  private:
   struct Disagreement {  // a link between two labelled operators that do not continue each other
-    OpId op;         // the one labelled later; invalid: no disagreement
-    OpId neighbour;  // invalid if another seed says so
-    int axis = -1;   // of op, as labelled
+    OpId op;             // the one labelled later; invalid: no disagreement
+    OpId neighbour;      // invalid if another seed says so
+    int axis = -1;       // of op, as labelled
     int other = -1;  // of op, as the link says; `axis` again if the link leads back to the seeds
   };
 
@@ -219,9 +216,12 @@ ReadFault read_fault(const AxisGraph& axes, const OperandRead& read, OpId consum
   const auto result = static_cast<std::size_t>(read.result);
   const auto axis = static_cast<std::size_t>(producer_label.axis);
   switch (axes.signature(read.producer)->dependence[result][axis]) {
-    case Dependence::once: return sliced ? ReadFault::crossed : ReadFault::none;
-    case Dependence::sliced: break;
-    default: return ReadFault::reduced;
+    case Dependence::once:
+      return sliced ? ReadFault::crossed : ReadFault::none;
+    case Dependence::sliced:
+      break;
+    default:
+      return ReadFault::reduced;
   }
   if (!sliced) return ReadFault::whole;
   for (const AxisLink& link : axes.links_in(consumer)) {
@@ -252,19 +252,24 @@ std::string to_text(const AxisGraph& axes, const Obstacle& obstacle) {
   const std::string op = describe(graph, obstacle.op);
   const std::string neighbour = describe(graph, obstacle.neighbour);
   switch (obstacle.reason) {
-    case Obstacle::Reason::opaque: return op + " is not known to fission: it is never split";
-    case Obstacle::Reason::random: return op + " draws random numbers: it is not split";
-    case Obstacle::Reason::mutating: return op + " writes to an input: it is not split";
+    case Obstacle::Reason::opaque:
+      return op + " is not known to fission: it is never split";
+    case Obstacle::Reason::random:
+      return op + " draws random numbers: it is not split";
+    case Obstacle::Reason::mutating:
+      return op + " writes to an input: it is not split";
     case Obstacle::Reason::whole_axis:
       return op + " needs the whole axis of length " + length(obstacle.axis) + " at once";
     case Obstacle::Reason::conflict:
       if (obstacle.axis == obstacle.other) {
-        return op + " and " + neighbour + " cannot be split together: one needs all parts of the "
+        return op + " and " + neighbour +
+               " cannot be split together: one needs all parts of the "
                "other";
       }
       return op + " meets the axis twice: along its axes of lengths " + length(obstacle.axis) +
              " and " + length(obstacle.other);
-    case Obstacle::Reason::unlinked: break;
+    case Obstacle::Reason::unlinked:
+      break;
   }
   return op + " and " + neighbour + " share no axis";
 }

@@ -41,8 +41,7 @@ std::vector<OpId> readers_along(const AxisGraph& axes, const Labelling& labellin
 
 }  // namespace
 
-std::vector<Labelling> find_labellings(const AxisGraph& axes, const Hotspots& hotspots,
-                                       int limit) {
+std::vector<Labelling> find_labellings(const AxisGraph& axes, const Hotspots& hotspots, int limit) {
   const Graph& graph = axes.graph();
   std::vector<Labelling> found;
   // Axes that some labelling walks, and in steps of one element; bits, an operator has few axes.

@@ -104,7 +104,8 @@ bool applies(const FissionTree& tree, Mutation mutation) {
     case MutationKind::disable:
       return node.enabled() && !tree.has_enabled_descendant(mutation.node);
     case MutationKind::mutate:
-    case MutationKind::mutate_back: return node.enabled();
+    case MutationKind::mutate_back:
+      return node.enabled();
   }
   return false;
 }
@@ -116,9 +117,14 @@ std::optional<FissionTree> attempt(FissionTree tree, Mutation mutation, PartLeng
   std::optional<int64_t> part = region.length;
   switch (mutation.kind) {
     case MutationKind::enable:
-    case MutationKind::mutate: part = shorter_part(region.length, region.part, lengths); break;
-    case MutationKind::mutate_back: part = longer_part(region.length, region.part, lengths); break;
-    case MutationKind::disable: break;
+    case MutationKind::mutate:
+      part = shorter_part(region.length, region.part, lengths);
+      break;
+    case MutationKind::mutate_back:
+      part = longer_part(region.length, region.part, lengths);
+      break;
+    case MutationKind::disable:
+      break;
     case MutationKind::lift: {
       region.part = region.length;
       changed = at(tree, mutation.node).parent;
@@ -138,11 +144,16 @@ std::optional<FissionTree> attempt(FissionTree tree, Mutation mutation, PartLeng
 
 std::string_view to_text(MutationKind kind) {
   switch (kind) {
-    case MutationKind::enable: return "enable";
-    case MutationKind::lift: return "lift";
-    case MutationKind::disable: return "disable";
-    case MutationKind::mutate: return "mutate";
-    case MutationKind::mutate_back: return "mutate back";
+    case MutationKind::enable:
+      return "enable";
+    case MutationKind::lift:
+      return "lift";
+    case MutationKind::disable:
+      return "disable";
+    case MutationKind::mutate:
+      return "mutate";
+    case MutationKind::mutate_back:
+      return "mutate back";
   }
   return "";
 }

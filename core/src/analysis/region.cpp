@@ -95,17 +95,19 @@ class Validity {
     const std::string consumer = describe(graph_, op);
     const std::string producer = describe(graph_, read.producer);
     switch (fault) {
-      case ReadFault::none: return std::nullopt;
+      case ReadFault::none:
+        return std::nullopt;
       case ReadFault::reduced:
         return consumer + " reads " + producer +
                ", which is complete only after the last part: it cannot be in the same region";
       case ReadFault::whole:
         return consumer + " reads all of " + producer +
                ", which the region slices: it cannot be in the same region";
-      case ReadFault::crossed: break;
+      case ReadFault::crossed:
+        break;
     }
-    return consumer + " and " + producer + " walk different axes of " +
-           "%" + graph_.value(graph_.tensor(read.tensor).value).name +
+    return consumer + " and " + producer + " walk different axes of " + "%" +
+           graph_.value(graph_.tensor(read.tensor).value).name +
            ": they cannot be in the same region";
   }
 
@@ -197,8 +199,8 @@ Fault check_siblings(const Graph& graph, std::span<const FissionRegion> regions)
     if (waiting[r] > 0) stuck.push_back(describe(graph, regions[r].operators.front()));
   }
   if (stuck.empty()) return std::nullopt;
-  return "regions wait for each other: no order runs each as a whole; they begin with " +
-         stuck[0] + " and " + stuck.back();
+  return "regions wait for each other: no order runs each as a whole; they begin with " + stuck[0] +
+         " and " + stuck.back();
 }
 
 // Whether `child` splits the parts of `parent` further (true) or another axis (false); a fault if
@@ -215,8 +217,9 @@ Fault compare_labels(const Graph& graph, const FissionRegion& parent, const Fiss
     const Label outer = parent.labels[static_cast<std::size_t>(at - parent.operators.begin())];
     const bool same = outer == child.labels[i];
     if ((outer.axis == child.labels[i].axis && !same) || (i > 0 && same != same_axis)) {
-      return describe(graph, op) + " is split along one axis by a region and its child, in other "
-                                   "steps or unlike the child's other operators";
+      return describe(graph, op) +
+             " is split along one axis by a region and its child, in other "
+             "steps or unlike the child's other operators";
     }
     same_axis = same;
   }

@@ -78,8 +78,7 @@ TEST(AxisGraph, FindsTheComponentsOfSelfAttention) {
   const Graph graph = parse_body(kAttention);
   const AxisGraph axes(graph);
   // Batch: all but the weights, which are inputs here.
-  EXPECT_EQ(members(axes, "x", axis_of(axes, "x", 0)),
-            "x q_ q k_ k v_ v s_ s p o_ o y_ y z");
+  EXPECT_EQ(members(axes, "x", axis_of(axes, "x", 0)), "x q_ q k_ k v_ v s_ s p o_ o y_ y z");
   // Heads: all but x and z; y sums them.
   EXPECT_EQ(members(axes, "q", axis_of(axes, "q", 1)), "q_ q k_ k v_ v s_ s p o_ o y_ y");
   // Sequence: both axes of s and p; one of them is summed by o.

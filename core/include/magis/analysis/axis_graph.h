@@ -65,8 +65,8 @@ class AxisGraph {
   }
   int component_count() const { return component_count_; }
 
-  // Whether `label` may split `op`: the operator is pure and has a signature, the axis can be split,
-  // and its length is a multiple of the step. Returns the length in units.
+  // Whether `label` may split `op`: the operator is pure and has a signature, the axis can be
+  // split, and its length is a multiple of the step. Returns the length in units.
   std::optional<int64_t> length_along(OpId op, Label label) const;
 
  private:
@@ -79,10 +79,10 @@ class AxisGraph {
 
   const Graph& graph_;
   IdMap<OpId, std::optional<AxisSignature>> signatures_;
-  Rows<OperandRead> reads_;   // rows: operators
-  Rows<AxisLink> links_;      // rows: consumers
-  Rows<int32_t> links_out_;   // rows: producers
-  Rows<int32_t> links_of_;    // rows: tensors, filled for inputs
+  Rows<OperandRead> reads_;  // rows: operators
+  Rows<AxisLink> links_;     // rows: consumers
+  Rows<int32_t> links_out_;  // rows: producers
+  Rows<int32_t> links_of_;   // rows: tensors, filled for inputs
   IdMap<OpId, int> first_axis_;
   std::vector<int> components_;
   int component_count_ = 0;
@@ -107,9 +107,9 @@ struct Obstacle {
 
 // One iteration axis for each of some operators.
 struct Labelling {
-  int64_t length = 0;            // of the axis, in units
-  std::vector<OpId> operators;   // in program order
-  IdMap<OpId, Label> labels;     // invalid for the others
+  int64_t length = 0;               // of the axis, in units
+  std::vector<OpId> operators;      // in program order
+  IdMap<OpId, Label> labels;        // invalid for the others
   std::vector<Obstacle> obstacles;  // where it ends, by operator
   bool contains(OpId op) const { return labels[op].valid(); }
 };

@@ -15,8 +15,7 @@ namespace magis {
 class DominatorTree {
  public:
   // Of the subgraph that `operators` (in program order) induce; the root leads to `entries`.
-  DominatorTree(const Graph& graph, std::span<const OpId> operators,
-                std::span<const OpId> entries);
+  DominatorTree(const Graph& graph, std::span<const OpId> operators, std::span<const OpId> entries);
 
   int size() const { return static_cast<int>(nodes_.size()); }
   // Invalid for the root.

@@ -66,7 +66,7 @@ struct FissionTree {
 FissionTree nest_regions(const AxisGraph& axes, std::vector<FissionRegion> regions);
 
 struct FissionTreeOptions {
-  int levels = 4;            // L of Alg. 1
+  int levels = 4;  // L of Alg. 1
   int labelling_limit = 512;
   // Where what a chosen operator dominates is no valid region, take the largest one inside. The
   // paper drops it.

@@ -19,13 +19,14 @@ namespace magis {
 // A positive weight for each operator. What memory a region may save makes a good one.
 using OpWeights = IdMap<OpId, int64_t>;
 
-// Of the labelled operators among `allowed` (in program order), the heaviest set without a path that
-// leaves and re-enters it and without a read that may not stand inside; several pieces perhaps.
+// Of the labelled operators among `allowed` (in program order), the heaviest set without a path
+// that leaves and re-enters it and without a read that may not stand inside; several pieces
+// perhaps.
 std::vector<OpId> heaviest_set(const AxisGraph& axes, const Labelling& labelling,
                                std::span<const OpId> allowed, const OpWeights& weights);
 
-// The heaviest connected piece of that set, as a candidate (part == length): a valid region. Nothing
-// if it is empty or the axis has length 1.
+// The heaviest connected piece of that set, as a candidate (part == length): a valid region.
+// Nothing if it is empty or the axis has length 1.
 std::optional<FissionRegion> largest_region(const AxisGraph& axes, const Labelling& labelling,
                                             std::span<const OpId> allowed,
                                             const OpWeights& weights);

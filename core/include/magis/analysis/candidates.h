@@ -1,0 +1,37 @@
+// Candidates for fission that dominance alone does not give: stretches of the program between
+// narrow waists (some layers, an attention block over heads or query rows, the head of the loss
+// over rows), forward, backward, or from a forward waist to a backward one. They survive skip
+// connections.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "magis/analysis/fission_tree.h"
+
+namespace magis {
+
+// What splitting `region` in two saves of the peak at which `hotspots` are live: half of the
+// hotspots that become part-sized, less what has to exist in full while the region runs and is not
+// live at the peak anyway - concatenated results, accumulators, tensors read from outside. Children
+// are ignored.
+Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region,
+                       const Hotspots& hotspots);
+
+struct FissionCandidate {
+  FissionRegion region;  // valid, part == length
+  Bytes saving = 0;      // estimated, > 0
+};
+
+struct CandidateOptions {
+  int labelling_limit = 512;
+  int regions_per_labelling = 3;  // the largest, the largest in what that leaves over, ...
+  int waist_limit = 7;            // stretches begin and end at no more, per direction
+  int limit = 256;                // of candidates returned
+};
+
+// Best first; equal savings by size, then program order. Deterministic.
+std::vector<FissionCandidate> fission_candidates(const AxisGraph& axes, const Hotspots& hotspots,
+                                                 const CandidateOptions& options = {});
+
+}  // namespace magis
