@@ -34,5 +34,6 @@ PyTensorInfo tensor_info(const Graph& graph, TensorId tensor);
 void bind_graph(nanobind::module_& m);
 void bind_plan(nanobind::module_& m);
 void bind_optimize(nanobind::module_& m);
+void bind_fission(nanobind::module_& m);
 
 }  // namespace magis

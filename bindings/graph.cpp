@@ -168,6 +168,7 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro("inputs", &inputs)
       .def_prop_ro("outputs", &outputs)
       .def_prop_ro("tensors", &tensors)
+      .def_prop_ro("loop_count", [](const PyGraph& g) { return g.graph->loops().size(); })
       .def_prop_ro("operator_count", [](const PyGraph& g) { return g.graph->op_count(); })
       .def_prop_ro("persistent_bytes", [](const PyGraph& g) { return g.graph->persistent_bytes(); })
       .def("operator_counts", &operator_counts)

@@ -13,6 +13,7 @@ namespace magis {
 namespace {
 
 struct PyResult {
+  SharedGraph source;
   PyPlan plan;
   OptimizeResult result;
   Bytes persistent;
@@ -70,13 +71,20 @@ class PythonProgress {
   std::unique_ptr<nb::python_error> error_;
 };
 
+int region_count(const std::vector<FissionRegion>& regions) {
+  int count = 0;
+  for (const FissionRegion& region : regions) {
+    count += (region.part < region.length ? 1 : 0) + region_count(region.children);
+  }
+  return count;
+}
+
 PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
-             uint64_t seed, nb::object callback) {
+             uint64_t seed, bool fission, nb::object callback) {
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
-  const Graph& graph = *g.graph;
-  const CostTable costs = make_cost_table(graph, device_profile(device));
+  const DeviceProfile& profile = device_profile(device);
   OptimizeOptions options;
   options.limit.kind = memory_limit ? Limit::Kind::memory : Limit::Kind::latency;
   options.limit.bytes = memory_limit.value_or(0);
@@ -84,26 +92,46 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   options.time_budget = time_budget;
   options.state_budget = state_budget;
   options.seed = seed;
+  options.fission = fission;
   PythonProgress progress(std::move(callback));
   options.progress = [&](const Progress& p) { return progress(p); };
   OptimizeResult result;
+  std::shared_ptr<const Graph> graph = g.graph;
   std::optional<Program> program;
   {
     nb::gil_scoped_release release;
-    result = optimize(graph, costs, options);
-    program = lower(graph, result.decisions);
+    result = optimize(*g.graph, profile, options);
+    if (result.split) graph = std::make_shared<const Graph>(*std::move(result.split));
+    program = lower(*graph, result.decisions);
   }
   progress.rethrow();
   MAGIS_CHECK(program.has_value(), "the search returned decisions that cannot be lowered");
-  verify(graph, *program);
+  verify(*graph, *program);
+  const Bytes persistent = make_cost_table(*g.graph, profile).persistent;
   const LowerBound bound = result.bound;
-  return {PyPlan{g.graph, std::move(*program)}, std::move(result), costs.persistent,
-          bound_reason(graph, bound)};
+  return {g.graph, PyPlan{std::move(graph), std::move(*program)}, std::move(result), persistent,
+          bound_reason(*g.graph, bound)};
 }
 
-PyLowerBound bound_of(const PyGraph& g, const std::string& device) {
-  const CostTable costs = make_cost_table(*g.graph, device_profile(device));
-  const LowerBound bound = lower_bound(*g.graph, costs);
+// The same result with `plan`, whose promise is counted anew: a plan on a graph whose scratch has been
+// measured since.
+PyResult with_plan(const PyResult& result, const PyPlan& plan, const std::string& device,
+                   std::optional<Bytes> memory_limit) {
+  const CostTable costs = make_cost_table(*plan.graph, device_profile(device));
+  PyResult renewed = result;
+  renewed.plan = plan;
+  renewed.result.found = footprint(*plan.graph, plan.program, costs);
+  if (memory_limit) {
+    renewed.result.met = costs.persistent + renewed.result.found.transient_peak <= *memory_limit;
+  }
+  return renewed;
+}
+
+PyLowerBound bound_of(const PyGraph& g, const std::string& device, bool fission) {
+  const DeviceProfile& profile = device_profile(device);
+  const CostTable costs = make_cost_table(*g.graph, profile);
+  const LowerBound bound =
+      fission ? lower_bound_with_fission(*g.graph, profile) : lower_bound(*g.graph, costs);
   return {bound.bytes, costs.persistent, bound_reason(*g.graph, bound)};
 }
 
@@ -114,7 +142,7 @@ void bind_optimize(nb::module_& m) {
       .def_ro("bytes", &PyLowerBound::bytes)
       .def_ro("persistent_bytes", &PyLowerBound::persistent)
       .def_ro("reason", &PyLowerBound::reason);
-  m.def("lower_bound", &bound_of, "graph"_a, nb::kw_only(), "device"_a);
+  m.def("lower_bound", &bound_of, "graph"_a, nb::kw_only(), "device"_a, "fission"_a = true);
   nb::class_<Progress>(m, "Progress")
       .def_ro("best_peak_bytes", &Progress::best_peak)
       .def_ro("best_seconds", &Progress::best_seconds)
@@ -125,6 +153,10 @@ void bind_optimize(nb::module_& m) {
   using R = const PyResult&;
   nb::class_<PyResult>(m, "Result")
       .def_ro("plan", &PyResult::plan)
+      .def_prop_ro("source", [](R r) { return PyGraph{r.source}; })
+      .def("with_plan", &with_plan, "plan"_a, nb::kw_only(), "device"_a,
+           "memory_limit"_a = nb::none())
+      .def_prop_ro("regions", [](R r) { return region_count(r.result.regions); })
       .def_prop_ro("baseline_peak_bytes",
                    [](R r) { return r.persistent + r.result.baseline.transient_peak; })
       .def_prop_ro("baseline_seconds", [](R r) { return r.result.baseline.seconds; })
@@ -142,7 +174,7 @@ void bind_optimize(nb::module_& m) {
       .def_prop_ro("recomputed", [](R r) { return r.result.recomputed; });
   m.def("optimize", &run, "graph"_a, nb::kw_only(), "device"_a, "memory_limit"_a = nb::none(),
         "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0, "seed"_a = 0,
-        "progress"_a = nb::none());
+        "fission"_a = true, "progress"_a = nb::none());
 }
 
 }  // namespace magis

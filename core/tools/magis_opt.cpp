@@ -47,6 +47,7 @@ over it, and prints what comes out. ARCHITECTURE.md describes the text.
   --latency-limit R     for optimize: at most R times as long as program order (1.1)
   --time-budget S       for optimize: seconds; default: 10
   --seed N              for optimize; default: 0
+  --no-fission          for optimize: run no part of the graph in a loop over parts of an axis
   --help                this text
 
 What has no program yet is printed and simulated in program order. Errors go to standard error with exit status 2. A limit that
@@ -68,6 +69,7 @@ struct Options {
   double latency_limit = 0;
   double time_budget = 10;
   uint64_t seed = 0;
+  bool fission = true;
 };
 
 std::vector<std::string> split(std::string_view list) {
@@ -113,6 +115,8 @@ std::optional<Options> parse_options(std::span<char* const> arguments) {
       if (options.latency_limit < 1) throw UserError("--latency-limit must be at least 1");
     } else if (name == "--time-budget") {
       options.time_budget = parse_number<double>(name, value());
+    } else if (name == "--no-fission") {
+      options.fission = false;
     } else if (name == "--seed") {
       options.seed = parse_number<uint64_t>(name, value());
     } else {
@@ -134,7 +138,8 @@ struct State {
   Program current() const {
     return program ? *program : lower(graph, program_order(graph)).value();
   }
-  CostTable costs() const { return make_cost_table(graph, device_profile(options.device)); }
+  const DeviceProfile& profile() const { return device_profile(options.device); }
+  CostTable costs() const { return make_cost_table(graph, profile()); }
 };
 
 void verify_all(State& state) {
@@ -177,7 +182,9 @@ Limit limit_of(const State& state, const CostTable& costs) {
   }
   const Bytes bytes =
       parse_memory_limit(options.memory_limit, costs.persistent + before.transient_peak);
-  const LowerBound bound = lower_bound(state.graph, costs);
+  const LowerBound bound = state.options.fission
+                               ? lower_bound_with_fission(state.graph, state.profile())
+                               : lower_bound(state.graph, costs);
   if (bytes < bound.bytes) {
     throw UserError("no schedule keeps a memory limit of " + format_bytes(bytes) +
                     ": the least possible is " + bound_text(state.graph, bound));
@@ -191,7 +198,9 @@ void optimize_pass(State& state) {
   options.limit = limit_of(state, costs);
   options.time_budget = state.options.time_budget;
   options.seed = state.options.seed;
-  const OptimizeResult result = optimize(state.graph, costs, options);
+  options.fission = state.options.fission;
+  OptimizeResult result = optimize(state.graph, state.profile(), options);
+  if (result.split) state.graph = *std::move(result.split);
   state.program = lower(state.graph, result.decisions).value();
   state.limit_met = result.met;
   if (result.met) return;

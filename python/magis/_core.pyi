@@ -51,6 +51,8 @@ class Graph:
     @property
     def operator_count(self) -> int: ...
     @property
+    def loop_count(self) -> int: ...  # regions that run in parts
+    @property
     def persistent_bytes(self) -> int: ...
     def operator_counts(self) -> dict[str, int]: ...  # by operator name, views left out
     def opaque_operators(self) -> list[str]: ...
@@ -103,7 +105,9 @@ class Progress:
     elapsed: float
 
 class Result:
-    plan: Plan
+    source: Graph  # as it was given
+    plan: Plan  # its graph has loops where regions run in parts
+    regions: int  # how many do
     baseline_peak_bytes: int
     baseline_seconds: float
     peak_bytes: int
@@ -119,12 +123,15 @@ class Result:
     cpu_seconds: float
     recomputed: int
 
+    # The same with a plan for the same graph, its promise counted anew.
+    def with_plan(self, plan: Plan, *, device: str, memory_limit: int | None = None) -> Result: ...
+
 class LowerBound:
     bytes: int  # persistent included
     persistent_bytes: int
     reason: str  # in words: which operator's working set, or the outputs
 
-def lower_bound(graph: Graph, *, device: str) -> LowerBound: ...
+def lower_bound(graph: Graph, *, device: str, fission: bool = True) -> LowerBound: ...
 def device_profiles() -> list[str]: ...
 def optimize(
     graph: Graph,
@@ -135,6 +142,7 @@ def optimize(
     time_budget: float = 10.0,
     state_budget: int = 0,
     seed: int = 0,
+    fission: bool = True,  # regions may run in parts of an axis: the plan's graph then has loops
     progress: Callable[[Progress], bool]
     | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...

@@ -196,7 +196,7 @@ std::string_view to_text(StopReason reason) {
   return "";
 }
 
-OptimizeResult optimize(const Graph& graph, const CostTable& costs,
+OptimizeResult optimize_schedule(const Graph& graph, const CostTable& costs,
                         const OptimizeOptions& options) {
   return Optimizer(graph, costs, options).run();
 }

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "magis/graph/axes.h"
 #include "magis/simulate/simulate.h"
 
 namespace magis {
@@ -97,15 +98,24 @@ class WorkingSets {
   IdMap<EdgeId, char> survives_;  // the operand is held after this use too
 };
 
+bool may_split(const Graph& graph, OpId op) {
+  if (graph.op(op).info->purity != Purity::pure) return false;
+  const std::optional<AxisSignature> signature = axis_signature(graph, op);
+  return signature && std::ranges::any_of(signature->axes, [](const Axis& axis) {
+           return axis.splittable && axis.length > 1;
+         });
+}
+
 }  // namespace
 
-LowerBound lower_bound(const Graph& graph, const CostTable& costs) {
+LowerBound lower_bound(const Graph& graph, const CostTable& costs, bool fission) {
   LowerBound bound;
   for (std::size_t t = 0; t < graph.tensors().size(); ++t) {
     if (graph.tensor(TensorId(t)).is_output) bound.bytes += costs.bytes[TensorId(t)];
   }
   const WorkingSets working_sets(graph, costs);
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    if (fission && may_split(graph, OpId(i))) continue;
     const Bytes held = working_sets.of(OpId(i));
     if (held > bound.bytes) bound = {held, OpId(i)};
   }

@@ -6,65 +6,10 @@
 
 #include "magis/base/error.h"
 #include "magis/graph/builder.h"
+#include "transform/rebuilder.h"
 
 namespace magis {
 namespace {
-
-// Copies a graph operator by operator; values keep their names.
-class Rebuilder {
- public:
-  explicit Rebuilder(const Graph& graph) : graph_(graph), new_id_(graph.values().size()) {
-    builder.set_device(std::string(graph.device()));
-    for (const auto& [key, text] : graph.meta()) builder.add_meta(key, text);
-    for (const Site& site : graph.sites()) builder.add_site(site.number, site.module, site.source);
-  }
-
-  void add_input(const Input& input) {
-    const Value& value = graph_.value(input.value);
-    new_id_[input.value] = builder.add_input(input.kind, value.name, input.path, value.type);
-  }
-
-  void add_operator(const Operator& op) {
-    Operator copy = op;
-    rename(copy);
-    std::vector<std::string> names;
-    std::vector<Type> types;
-    for (ValueId result : op.results) {
-      names.push_back(graph_.value(result).name);
-      types.push_back(graph_.value(result).type);
-    }
-    const std::vector<ValueId> results =
-        builder.add_operator(std::move(copy), std::move(names), std::move(types));
-    for (std::size_t i = 0; i < results.size(); ++i) new_id_[op.results[i]] = results[i];
-  }
-
-  // The value in the new graph; views are added when they are first asked for.
-  ValueId at(ValueId old) {
-    if (new_id_[old].valid()) return new_id_[old];
-    const Value& view = graph_.value(old);
-    Call call = graph_.view(view);
-    rename(call);
-    return new_id_[old] = builder.add_view(view.name, std::move(call), view.type);
-  }
-
-  GraphBuilder builder;
-
- private:
-  void rename(Call& call) {
-    for (Arg& arg : call.args) rename(arg);
-    for (auto& [name, arg] : call.kwargs) rename(arg);
-  }
-  void rename(Arg& arg) {
-    if (auto* id = std::get_if<ValueId>(&arg.value)) {
-      *id = at(*id);
-    } else if (auto* list = std::get_if<ArgList>(&arg.value)) {
-      for (Arg& item : *list) rename(item);
-    }
-  }
-
-  const Graph& graph_;
-  IdMap<ValueId, ValueId> new_id_;
-};
 
 struct Accumulation {
   const Output* output;
@@ -83,19 +28,6 @@ void check_paths(const Graph& graph, std::span<const std::string> paths) {
     });
     if (!found) throw UserError("the graph has no gradient output for \"" + path + "\"");
   }
-}
-
-// `name`, or `name` and a number if that is taken already.
-std::string free_name(const Graph& graph, const GraphBuilder& builder, const std::string& name) {
-  const auto is_taken = [&](const std::string& candidate) {
-    return builder.find(candidate).valid() ||
-           std::ranges::any_of(graph.values(),
-                               [&](const Value& value) { return value.name == candidate; });
-  };
-  std::string candidate = name;
-  for (int number = 2; is_taken(candidate); ++number)
-    candidate = name + "_" + std::to_string(number);
-  return candidate;
 }
 
 // The parameter (or batch tensor) whose gradient it is lends its name.
@@ -123,8 +55,7 @@ void add_accumulation(Rebuilder& rebuilder, const Graph& graph, const Accumulati
   op.site = producer.valid() ? graph.op(producer).site : SiteId();
   op.backward = true;
   const std::string into = rebuilder.builder.value(accumulation.into).name;
-  rebuilder.builder.add_operator(std::move(op),
-                                 {free_name(graph, rebuilder.builder, into + "_added")},
+  rebuilder.builder.add_operator(std::move(op), {rebuilder.free_name(into + "_added")},
                                  {Type{.defined = false}});
 }
 
@@ -133,14 +64,14 @@ void add_accumulation(Rebuilder& rebuilder, const Graph& graph, const Accumulati
 Graph accumulate_gradients(const Graph& graph, std::span<const std::string> paths) {
   check_paths(graph, paths);
   Rebuilder rebuilder(graph);
-  for (const Input& input : graph.inputs()) rebuilder.add_input(input);
+  rebuilder.add_inputs();
   std::multimap<OpId, Accumulation> after;  // by the gradient's producer
   for (const Output& output : graph.outputs()) {
     if (!is_asked_for(output, paths)) continue;
     const Value& gradient = graph.value(output.value);
     const ValueId into = rebuilder.builder.add_input(
-        InputKind::grad, free_name(graph, rebuilder.builder, name_of_gradient(graph, output)),
-        output.path, type_of_gradient(gradient.type));
+        InputKind::grad, rebuilder.free_name(name_of_gradient(graph, output)), output.path,
+        type_of_gradient(gradient.type));
     after.emplace(graph.tensor(gradient.tensor).producer, Accumulation{&output, into});
   }
   const auto add_accumulations = [&](OpId producer) {

@@ -67,7 +67,12 @@ class Trial:
         planned = replay.trace_planned(self._step, self._arguments, self._view, self._device)
         try:
             replay.compare(
-                eager, planned, self._view, tolerance, as_if_compiled=self._as_if_compiled
+                eager,
+                planned,
+                self._view,
+                tolerance,
+                as_if_compiled=self._as_if_compiled,
+                in_parts=self._step.base.plan.graph.loop_count > 0,
             )
         except ReplayError as error:
             return str(error)

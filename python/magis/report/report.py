@@ -80,7 +80,7 @@ class Report:
         """
         from magis import _core
 
-        before = _core.Plan.program_order(result.plan.graph).simulate(device)
+        before = _core.Plan.program_order(result.source).simulate(device)
         after = result.plan.simulate(device)
         measured = measured_baseline_bytes is not None
         baseline_seconds = result.baseline_seconds

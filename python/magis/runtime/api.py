@@ -29,6 +29,7 @@ def optimize(
     time_budget: float = 10.0,
     strict: bool = False,
     verify: Verify = "auto",
+    exact: bool = False,
     tolerance: float | None = None,
     on_new_shape: OnNewShape = "replan",
     verify_every: int = 0,
@@ -58,9 +59,11 @@ def optimize(
         verify: "auto" runs each new capture once against eager, on the batch or, if eager does not
             fit, on a smaller one;
             "off" does not.
+        exact: regions that run in parts must give the very bits of eager too; where a replay on this
+            machine shows that they do not, the step is planned without regions.
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
-            None asks for equal bits.
+            None asks for equal bits, but for the rounding of sums that are added up part by part.
         on_new_shape: what to do when something that was fixed at capture has changed: "replan", run
             the call "eager", or
             "error".
@@ -94,6 +97,7 @@ def optimize(
         strict=strict,
         seed=seed,
         progress=progress,
+        exact=exact,
     )
     workshop = Workshop(model, loss_fn, settings, device=place, verify=verify, tolerance=tolerance)
     try:

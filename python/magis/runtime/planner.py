@@ -15,7 +15,12 @@ from magis.errors import LimitNotMetError, MagisError, PlanError
 from magis.limits import Limit, MemoryLimit
 from magis.report.text import bytes_text
 from magis.runtime.progress import Callback, listening
+from magis.runtime.scratch import with_parts_measured
 from magis.verify import verify_plan
+
+
+# How often a plan is searched for whose parts turn out to need more scratch than estimated.
+_MOST_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class SearchSettings:
     strict: bool
     seed: int
     progress: Callback | None
+    exact: bool = False  # bit for bit as eager
 
 
 @dataclass(frozen=True)
@@ -94,24 +100,59 @@ def bound_for_accumulation(settings: SearchSettings, bound: Bound, graph: _core.
     return Bound(memory_bytes=max(own.memory_bytes, bound.memory_bytes))
 
 
-def search(graph: _core.Graph, settings: SearchSettings, bound: Bound) -> _core.Result:
+def search(
+    graph: _core.Graph,
+    settings: SearchSettings,
+    bound: Bound,
+    *,
+    measured_on: torch.device,
+    fission: bool = True,
+) -> _core.Result:
     """The best plan found, verified. Raises LimitNotMetError if it does not keep the limit and that
     was asked for.
+
+    measured_on: the device whose kernels' scratch the graph holds. On CPU it is measured anew for the
+    parts of regions; a plan that the measurement pushes over the limit is searched for again.
+    fission: regions may run in parts.
     """
-    baseline = baseline_of(graph, settings.profile)
-    with listening(settings.progress, settings.time_budget, baseline.seconds) as listener:
-        result = _core.optimize(
-            graph,
-            device=settings.profile,
-            time_budget=settings.time_budget,
-            seed=settings.seed,
-            progress=listener,
-            **bound.keywords(),
-        )
+    result = _optimize(graph, settings, bound, fission)
+    aim = bound
+    for _ in range(_MOST_REPEATS):
+        if not result.regions or measured_on.type != "cpu":
+            break
+        promised = result.met
+        result = _with_parts_measured(result, settings, bound)
+        if result.met or not promised or aim.memory_bytes is None or bound.memory_bytes is None:
+            break
+        aim = Bound(memory_bytes=aim.memory_bytes - (result.peak_bytes - bound.memory_bytes))
+        result = _optimize(graph, settings, aim, fission)
     _verify(result, settings)
     if not result.met and settings.strict:
         raise LimitNotMetError(_not_met(result, settings, bound))
     return result
+
+
+def _optimize(
+    graph: _core.Graph, settings: SearchSettings, bound: Bound, fission: bool
+) -> _core.Result:
+    baseline = baseline_of(graph, settings.profile)
+    with listening(settings.progress, settings.time_budget, baseline.seconds) as listener:
+        return _core.optimize(
+            graph,
+            device=settings.profile,
+            time_budget=settings.time_budget,
+            seed=settings.seed,
+            fission=fission,
+            progress=listener,
+            **bound.keywords(),
+        )
+
+
+def _with_parts_measured(
+    result: _core.Result, settings: SearchSettings, bound: Bound
+) -> _core.Result:
+    plan = _core.Plan.parse(with_parts_measured(result.plan.text()), "plan")
+    return result.with_plan(plan, device=settings.profile, memory_limit=bound.memory_bytes)
 
 
 def _verify(result: _core.Result, settings: SearchSettings) -> None:

@@ -5,6 +5,7 @@ random generator.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,28 @@ _UNSEEN = (
     "The model may do something at run time that capture cannot see (Python state, "
     "data-dependent choices), or this is a bug in magis."
 )
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How far a tensor may be from eager's."""
+
+    tolerance: float | None  # relative to the larger of 1 and the largest absolute value
+    least_scale: float | None  # sums may be rounded part by part, relative to at least this
+
+    def of(self, dtype: torch.dtype, largest: float) -> float:
+        """For a tensor whose largest absolute value is `largest`; 0: equal bits."""
+        allowed = 0.0
+        if self.tolerance is not None:
+            allowed = self.tolerance * max(1.0, largest)
+        if self.least_scale is not None and (dtype.is_floating_point or dtype.is_complex):
+            relative = math.sqrt(torch.finfo(dtype).eps)
+            allowed = max(allowed, relative * max(self.least_scale, largest))
+        return allowed
+
+    def __str__(self) -> str:
+        words = "bit for bit" if self.tolerance is None else f"within {self.tolerance:g}"
+        return words if self.least_scale is None else f"{words}, sums over parts apart"
 
 
 @dataclass
@@ -157,17 +180,23 @@ def compare(
     tolerance: float | None,
     *,
     as_if_compiled: bool,
+    in_parts: bool = False,
 ) -> None:
     """Raises ReplayError that names the first tensor in which the two differ.
 
     Bit by bit, or up to `tolerance` times the larger of 1 and the tensor's largest absolute value.
     Layouts of gradients and the generator's state must be equal in any case.
+
+    in_parts: the plan adds up sums part by part, so that each may be rounded another way: by the
+    square root of the dtype's precision, relative to the tensor's largest absolute value, or to a
+    thousandth of the largest gradient where that is more (a gradient that cancels to noise).
     """
-    differences = list(_differences(eager, planned, view, tolerance))
+    allowance = Allowance(tolerance, _largest_gradient(eager) / 1000 if in_parts else None)
+    differences = list(_differences(eager, planned, view, allowance))
     if not differences:
         return
     more = f" {len(differences) - 1} more differ." if len(differences) > 1 else ""
-    allowed = "bit for bit" if tolerance is None else f"within a tolerance of {tolerance:g}"
+    allowed = str(allowance)
     cause = _LOOKS_AT_DATA if as_if_compiled else _UNSEEN
     raise ReplayError(
         f"the captured step does not reproduce eager PyTorch {allowed}: {differences[0]}.{more} "
@@ -176,7 +205,7 @@ def compare(
 
 
 def _differences(
-    eager: Trace, planned: Trace, view: ModelView, tolerance: float | None
+    eager: Trace, planned: Trace, view: ModelView, tolerance: Allowance
 ) -> Iterator[str]:
     for number, ((path, before), (_, after)) in enumerate(
         zip(eager.results, planned.results, strict=True)
@@ -197,6 +226,15 @@ def _differences(
         yield "the state of the random generator after the step"
 
 
+def _largest(tensor: torch.Tensor) -> float:
+    finite = tensor.detach().abs()[tensor.isfinite()]
+    return float(finite.max()) if finite.numel() else 0.0
+
+
+def _largest_gradient(trace: Trace) -> float:
+    return max((_largest(g) for g in trace.gradients.values() if g is not None), default=0.0)
+
+
 def _gradient_name(path: str, view: ModelView) -> str:
     if path in view.parameters:
         return f"the gradient of {path} in {view.module_of(path)}"
@@ -204,7 +242,7 @@ def _gradient_name(path: str, view: ModelView) -> str:
 
 
 def _gradient_difference(
-    name: str, eager: torch.Tensor | None, planned: torch.Tensor | None, tolerance: float | None
+    name: str, eager: torch.Tensor | None, planned: torch.Tensor | None, tolerance: Allowance
 ) -> Iterator[str]:
     if eager is None or planned is None:
         if eager is not planned:
@@ -220,7 +258,7 @@ def _presence(grad: torch.Tensor | None) -> str:
 
 
 def _tensor_difference(
-    name: str, eager: torch.Tensor, planned: torch.Tensor, tolerance: float | None
+    name: str, eager: torch.Tensor, planned: torch.Tensor, tolerance: Allowance
 ) -> Iterator[str]:
     if eager.dtype != planned.dtype or eager.shape != planned.shape:
         yield (
@@ -235,9 +273,6 @@ def _tensor_difference(
     # Equal infinities and nans in the same places are no difference.
     distance = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
     largest = float(distance.nan_to_num(nan=float("inf")).max())
-    if tolerance is not None:
-        finite = a.abs()[a.isfinite()]
-        scale = max(1.0, float(finite.max()) if finite.numel() else 1.0)
-        if largest <= tolerance * scale:
-            return
+    if 0 < largest <= tolerance.of(eager.dtype, _largest(a)):
+        return
     yield f"{name} differs by up to {largest:.3g}"

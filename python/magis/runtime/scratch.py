@@ -57,12 +57,27 @@ def with_measured_scratch(graph_text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def with_parts_measured(plan_text: str) -> str:
+    """`plan_text` with the scratch of everything inside a loop measured at the size of a part.
+
+    What stands there was estimated from the whole operator's.
+    """
+    lines = plan_text.splitlines()
+    document = parse(plan_text)
+    for name, op in document.operators.items():
+        if document.loop_of[name] is not None and op.scratch:
+            lines[op.line - 1] = lines[op.line - 1].removesuffix(f" scratch {op.scratch}")
+    return with_measured_scratch("\n".join(lines) + "\n")
+
+
 def _signature(op: language.Operation, document: language.Document) -> Signature:
     def of(arg: language.Arg) -> Any:
         if isinstance(arg, language.Ref):
             return ("tensor", document.types[arg.name])
         if isinstance(arg, list):
             return tuple(map(of, arg))
+        if isinstance(arg, language.PartLength):
+            return int, repr(document.full(arg))
         return type(arg), repr(arg)
 
     args = tuple(map(of, op.args))
@@ -155,6 +170,8 @@ def _example(arg: language.Arg, document: language.Document) -> Any:
         return getattr(torch, arg.word)
     if isinstance(arg, language.DeviceWord):
         return torch.device(arg.name)
+    if isinstance(arg, language.PartLength):
+        return document.full(arg)
     if isinstance(arg, language.PartLength):
         return document.full(arg)
     if isinstance(arg, list):

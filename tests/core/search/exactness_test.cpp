@@ -25,7 +25,7 @@ OptimizeResult run(const Graph& graph, const CostTable& costs, const Limit& limi
   options.limit = limit;
   options.state_budget = states;
   options.time_budget = 1e9;
-  return optimize(graph, costs, options);
+  return optimize_schedule(graph, costs, options);
 }
 
 // Calls visit(order) for every order that respects precedence, at most `most` times.

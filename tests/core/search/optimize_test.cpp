@@ -63,7 +63,7 @@ TEST(Optimize, MakesASmallBertFit) {
   OptimizeOptions options = bert.memory_options(45'000'000);
   options.state_budget = 200'000;
   options.time_budget = 1e9;
-  const OptimizeResult result = optimize(bert.graph, bert.costs, options);
+  const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
   bert.expect_sound(result);
   EXPECT_TRUE(result.met);
   EXPECT_LE(result.found.transient_peak, 45'000'000);
@@ -78,7 +78,7 @@ TEST(Optimize, FindsTheLeastMemoryWithinATimeLimit) {
   OptimizeOptions options = bert.latency_options(1.15);
   options.state_budget = 200'000;
   options.time_budget = 1e9;
-  const OptimizeResult result = optimize(bert.graph, bert.costs, options);
+  const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
   bert.expect_sound(result);
   EXPECT_TRUE(result.met);
   EXPECT_LE(result.found.seconds, 1.15 * bert.baseline.seconds);
@@ -91,7 +91,7 @@ TEST(Optimize, BeatsCheckpointingEveryLayer) {
   OptimizeOptions options = bert.memory_options(40'200'000);
   options.state_budget = 100'000;
   options.time_budget = 1e9;
-  const OptimizeResult result = optimize(bert.graph, bert.costs, options);
+  const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
   EXPECT_TRUE(result.met);
   EXPECT_LE(result.found.seconds, 1.16 * bert.baseline.seconds);
 }
@@ -104,8 +104,8 @@ TEST(Optimize, SameSeedAndStateBudgetGiveTheSamePlan) {
     options.state_budget = 20'000;
     options.time_budget = 1e9;
     options.seed = 7;
-    const OptimizeResult first = optimize(bert.graph, bert.costs, options);
-    const OptimizeResult second = optimize(bert.graph, bert.costs, options);
+    const OptimizeResult first = optimize_schedule(bert.graph, bert.costs, options);
+    const OptimizeResult second = optimize_schedule(bert.graph, bert.costs, options);
     EXPECT_EQ(first.decisions, second.decisions);
     EXPECT_EQ(first.states_evaluated, second.states_evaluated);
     EXPECT_EQ(first.states_scored, second.states_scored);
@@ -121,7 +121,7 @@ TEST(Optimize, MoreStatesAreNeverWorse) {
   Bytes last = bert.baseline.transient_peak;
   for (const int64_t states : {1, 100, 5'000, 20'000, 60'000}) {
     options.state_budget = states;
-    const OptimizeResult result = optimize(bert.graph, bert.costs, options);
+    const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
     bert.expect_sound(result);
     EXPECT_TRUE(result.met);
     EXPECT_LE(result.found.transient_peak, last);
@@ -139,7 +139,7 @@ TEST(Optimize, IsSoundOnRandomGraphs) {
       options.state_budget = 3'000;
       options.time_budget = 1e9;
       options.seed = seed;
-      const OptimizeResult result = optimize(random.graph, random.costs, options);
+      const OptimizeResult result = optimize_schedule(random.graph, random.costs, options);
       SCOPED_TRACE(::testing::Message() << "seed " << seed << ", memory limit " << memory);
       random.expect_sound(result);
       EXPECT_LE(result.found.transient_peak, random.baseline.transient_peak);
@@ -156,7 +156,7 @@ TEST(Optimize, IsSoundOnRandomGraphs) {
 TEST(Optimize, LeavesAStepAloneThatFits) {
   const Case bert({.layers = 2});
   const OptimizeResult result =
-      optimize(bert.graph, bert.costs, bert.memory_options(bert.baseline.transient_peak));
+      optimize_schedule(bert.graph, bert.costs, bert.memory_options(bert.baseline.transient_peak));
   EXPECT_TRUE(result.met);
   EXPECT_EQ(result.stop_reason, StopReason::converged);
   EXPECT_EQ(result.decisions, program_order(bert.graph));
@@ -168,7 +168,7 @@ TEST(Optimize, ReturnsTheLeastMemoryIfTheLimitIsOutOfReach) {
   OptimizeOptions options = bert.memory_options(1'000'000);
   options.state_budget = 30'000;
   options.time_budget = 1e9;
-  const OptimizeResult result = optimize(bert.graph, bert.costs, options);
+  const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
   bert.expect_sound(result);
   EXPECT_FALSE(result.met);
   EXPECT_LT(result.found.transient_peak, bert.baseline.transient_peak / 2);
@@ -189,7 +189,7 @@ TEST(Optimize, StopsWhenItIsToldTo) {
     elapsed = progress.elapsed;
     return ++calls < 5;
   };
-  const OptimizeResult result = optimize(bert.graph, bert.costs, options);
+  const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
   EXPECT_EQ(calls, 5);
   EXPECT_EQ(result.stop_reason, StopReason::interrupted);
   EXPECT_EQ(bert.costs.persistent + result.found.transient_peak, last);
@@ -199,7 +199,7 @@ TEST(Optimize, KeepsToItsTimeBudget) {
   const Case bert({.layers = 6});
   OptimizeOptions options = bert.latency_options(1.1);
   options.time_budget = 0.05;
-  const OptimizeResult result = optimize(bert.graph, bert.costs, options);
+  const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
   EXPECT_EQ(result.stop_reason, StopReason::time_budget);
   EXPECT_GE(result.wall_seconds, 0.05);
 }
@@ -212,7 +212,7 @@ TEST(Optimize, HandlesAStepWithNothingToDecide) {
   const CostTable costs = make_cost_table(graph, device_profile("cpu"));
   OptimizeOptions options;
   options.limit = {.kind = Limit::Kind::memory, .bytes = 1};
-  const OptimizeResult result = optimize(graph, costs, options);
+  const OptimizeResult result = optimize_schedule(graph, costs, options);
   EXPECT_FALSE(result.met);
   EXPECT_EQ(result.stop_reason, StopReason::converged);
   EXPECT_EQ(result.found.transient_peak, 16);

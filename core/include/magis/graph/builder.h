@@ -35,6 +35,7 @@ class GraphBuilder {
   // The result of a magis.begin.
   bool is_loop_result(const Value& value) const;
   PartLength part_length(int64_t coefficient, std::vector<LoopId> loops) const;
+  std::size_t op_count() const { return graph_.operators_.size(); }
   const Value& value(ValueId id) const { return graph_.values_[id]; }
   const IdMap<ValueId, Value>& values() const { return graph_.values_; }
 

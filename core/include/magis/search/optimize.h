@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "magis/analysis/region.h"
 #include "magis/schedule/decisions.h"
 #include "magis/simulate/profile.h"
 #include "magis/simulate/simulate.h"
@@ -40,12 +41,17 @@ struct OptimizeOptions {
   Seconds time_budget = 10;  // decides after which round to stop
   int64_t state_budget = 0;  // evaluated states; 0: no bound
   uint64_t seed = 0;
+  bool fission = true;  // regions of the graph may run in parts
   // Called between rounds on the calling thread; false stops the search, the best plan so far is
   // returned.
   std::function<bool(const Progress&)> progress;
 };
 
 struct OptimizeResult {
+  // The graph that the decisions are for: the one given, with loops where regions run in parts.
+  // Nothing: the one given, as it is.
+  std::optional<Graph> split;
+  std::vector<FissionRegion> regions;  // of the graph given, with its losses opened
   Decisions decisions;
   Footprint baseline;  // program order
   Footprint found;
@@ -59,7 +65,13 @@ struct OptimizeResult {
   int recomputed = 0;  // operators that run more than once
 };
 
+// What no plan of the graph stays below, whatever its regions, order and recomputation.
+LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile);
 // Never worse than program order. Deterministic for a given seed and number of rounds.
-OptimizeResult optimize(const Graph& graph, const CostTable& costs, const OptimizeOptions& options);
+OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
+                        const OptimizeOptions& options);
+// The same without fission, under any costs.
+OptimizeResult optimize_schedule(const Graph& graph, const CostTable& costs,
+                                 const OptimizeOptions& options);
 
 }  // namespace magis

@@ -33,14 +33,17 @@ Simulation simulate(const Graph& graph, const Program& program, const CostTable&
 // Same bytes and time, nothing recorded: the fast path (BERT-base in well under 100 us).
 Footprint footprint(const Graph& graph, const Program& program, const CostTable& costs);
 
-// No plan of this graph without splitting operators can stay below it: persistent bytes plus the
+// No plan of this graph can stay below it; `fission`: not even one that splits operators.
+//
+// Without splitting operators: persistent bytes plus the
 // larger of the outputs alone and the largest working set of one operator: its operands that are
 // not inputs, its results, its scratch (in-place considered), and what any order has to hold across
-// it: outputs already made, and results that cannot be recomputed and are needed later.
+// it: outputs already made, and results that cannot be recomputed and are needed later. With
+// fission, only operators without an axis that can be split have a working set of a known size.
 struct LowerBound {
   Bytes bytes = 0;
   OpId op;  // whose working set it is; invalid if the outputs dominate
 };
-LowerBound lower_bound(const Graph& graph, const CostTable& costs);
+LowerBound lower_bound(const Graph& graph, const CostTable& costs, bool fission = false);
 
 }  // namespace magis

@@ -1,0 +1,42 @@
+// Where fission takes place: a graph with its losses opened, in which regions are looked for, and
+// the graph given, in which they are split.
+#pragma once
+
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "magis/analysis/candidates.h"
+#include "magis/simulate/profile.h"
+#include "magis/transform/opening.h"
+
+namespace magis {
+
+class FissionGround {
+ public:
+  // Keeps a reference to `graph`, which has to outlive it.
+  FissionGround(const Graph& graph, const DeviceProfile& profile);
+  FissionGround(const FissionGround&) = delete;
+  FissionGround& operator=(const FissionGround&) = delete;
+
+  // Of the graph with all its losses and means opened; regions name its operators.
+  const AxisGraph& axes() const { return axes_; }
+  // By what they save of the peak in program order, best first.
+  std::vector<FissionCandidate> candidates(const CandidateOptions& options = {}) const;
+  // The graph given with `regions` in parts, only what they hold opened; or why it cannot be.
+  // Requires valid regions.
+  std::variant<Graph, std::string> split(std::span<const FissionRegion> regions) const;
+
+ private:
+  const Graph& source_;
+  const DeviceProfile& profile_;
+  std::vector<OpId> openable_;
+  OpenedGraph opened_;
+  AxisGraph axes_;
+};
+
+// Whether `child`, an operator of which is labelled in both, splits the parts of `parent`.
+bool splits_parts_of(const FissionRegion& parent, const FissionRegion& child);
+
+}  // namespace magis

@@ -1,0 +1,33 @@
+// Opened forms: operators that divide by something that belongs to the whole batch, written as a
+// sum over parts and one division, so that a region may hold the sum.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "magis/graph/graph.h"
+
+namespace magis {
+
+// Operators of `graph` that open() knows another form of: losses with reduction "mean" and their
+// backwards, means.
+//
+//   nll_loss_forward, mean   the number of valid labels from the labels alone; the sum of losses;
+//   their
+//                            quotient. Its backward reads the number and stays as it is.
+//   other losses, mean       the sum of losses, divided by the number of elements; the backward of
+//   the
+//                            sum, on the gradient divided by that number
+//   mean, mean.dim           sum, divided by the number of elements
+std::vector<OpId> openable_operators(const Graph& graph);
+
+struct OpenedGraph {
+  Graph graph;
+  // For every operator the one of the source that it is, or is a piece of.
+  IdMap<OpId, OpId> origin;
+};
+// The graph with `ops` (some of openable_operators(graph)) opened. Values keep their names; the sum
+// of a loss `%loss` is called `%loss_sum`. Results differ from the graph's by rounding at most.
+OpenedGraph open(const Graph& graph, std::span<const OpId> ops);
+
+}  // namespace magis

@@ -1,0 +1,84 @@
+#include "magis/search/fission_ground.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+#include "magis/base/error.h"
+#include "magis/schedule/program.h"
+#include "magis/simulate/simulate.h"
+#include "magis/transform/fission.h"
+
+namespace magis {
+namespace {
+
+// What is live when the program in its own order needs the most.
+Hotspots hotspots_of(const Graph& graph, const CostTable& costs) {
+  const std::optional<Program> program = lower(graph, program_order(graph));
+  Hotspots bytes(graph.tensors().size(), 0);
+  for (const CopyRef& live : simulate(graph, *program, costs).hotspots) {
+    bytes[live.tensor] = costs.bytes[live.tensor];
+  }
+  return bytes;
+}
+
+std::string_view name_of(const Graph& graph, OpId op) {
+  return graph.value(graph.op(op).results.front()).name;
+}
+
+using OpsByName = std::unordered_map<std::string_view, OpId>;
+
+// `region` of `from`, in the graph where `by_name` finds its operators.
+void carry_over(FissionRegion& region, const Graph& from, const OpsByName& by_name) {
+  for (OpId& op : region.operators) {
+    const auto found = by_name.find(name_of(from, op));
+    MAGIS_CHECK(found != by_name.end(), name_of(from, op) << " is not there");
+    op = found->second;
+  }
+  for (FissionRegion& child : region.children) carry_over(child, from, by_name);
+}
+
+}  // namespace
+
+FissionGround::FissionGround(const Graph& graph, const DeviceProfile& profile)
+    : source_(graph),
+      profile_(profile),
+      openable_(openable_operators(graph)),
+      opened_(open(graph, openable_)),
+      axes_(opened_.graph) {}
+
+std::vector<FissionCandidate> FissionGround::candidates(const CandidateOptions& options) const {
+  const CostTable costs = make_cost_table(opened_.graph, profile_);
+  return fission_candidates(axes_, hotspots_of(opened_.graph, costs), options);
+}
+
+std::variant<Graph, std::string> FissionGround::split(
+    std::span<const FissionRegion> regions) const {
+  std::set<OpId> held;
+  for (const FissionRegion& region : regions) {
+    for (const OpId op : region.operators) held.insert(opened_.origin[op]);
+  }
+  std::vector<OpId> needed;
+  for (const OpId op : openable_) {
+    if (held.contains(op)) needed.push_back(op);
+  }
+  if (needed == openable_) return fission(opened_.graph, regions);
+  const Graph graph = open(source_, needed).graph;
+  OpsByName by_name;
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    by_name[name_of(graph, OpId(i))] = OpId(i);
+  }
+  std::vector<FissionRegion> carried(regions.begin(), regions.end());
+  for (FissionRegion& region : carried) carry_over(region, opened_.graph, by_name);
+  return fission(graph, carried);
+}
+
+bool splits_parts_of(const FissionRegion& parent, const FissionRegion& child) {
+  const auto found = std::ranges::find(parent.operators, child.operators.front());
+  if (found == parent.operators.end()) return false;
+  return parent.labels[static_cast<std::size_t>(found - parent.operators.begin())] ==
+         child.labels.front();
+}
+
+}  // namespace magis

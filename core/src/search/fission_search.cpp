@@ -1,0 +1,251 @@
+// Fission around the scheduling search: which regions run in parts, and in parts of what length.
+//
+// The graph with its losses opened is where regions are looked for; one that is taken is split in
+// the graph given, with only those losses opened that the region holds. Every (region, part length)
+// is first counted as it is, in program order; the best get a short search; the best few of those
+// share what is left of the budget.
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "magis/base/error.h"
+#include "magis/schedule/program.h"
+#include "magis/search/fission_ground.h"
+#include "magis/search/optimize.h"
+#include "magis/transform/opening.h"
+#include "search/objective.h"
+
+namespace magis {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Seconds since(Clock::time_point start) {
+  return std::chrono::duration<Seconds>(Clock::now() - start).count();
+}
+
+// Lengths that divide `length` into 2, 3, 4, ... parts as evenly as may be, longest first; at most
+// `most` of them, the first ones all, then ever fewer.
+std::vector<int64_t> part_lengths(int64_t length, std::size_t most) {
+  std::vector<int64_t> parts;
+  for (int64_t n = 2; n <= length; ++n) {
+    const int64_t part = (length + n - 1) / n;
+    if (parts.empty() || part < parts.back()) parts.push_back(part);
+    if (part == 1) break;
+  }
+  while (parts.size() > most) {
+    std::vector<int64_t> thinned(parts.begin(),
+                                 parts.begin() + static_cast<std::ptrdiff_t>(most / 2));
+    for (std::size_t i = most / 2 + 1; i < parts.size(); i += 2) thinned.push_back(parts[i]);
+    if (thinned.back() != parts.back()) thinned.push_back(parts.back());
+    if (thinned.size() == parts.size()) break;
+    parts = std::move(thinned);
+  }
+  return parts;
+}
+
+class FissionSearch {
+ public:
+  FissionSearch(const Graph& graph, const DeviceProfile& profile, const OptimizeOptions& options)
+      : source_(graph),
+        profile_(profile),
+        options_(options),
+        costs_(make_cost_table(graph, profile)),
+        objective_(options.limit, costs_.persistent),
+        ground_(graph, profile),
+        start_(Clock::now()) {}
+
+  OptimizeResult run() {
+    // A part of the budget goes into the graph as it is: what needs no loop gets none.
+    best_ = optimize_schedule(source_, costs_, slice(kUnsplitShare * options_.time_budget, 4));
+    best_cost_ = cost_of(best_);
+    has_best_ = true;
+    best_.bound = lower_bound_with_fission(source_, profile_);
+    evaluated_ = best_.states_evaluated;
+    scored_ = best_.states_scored;
+    if (!is_perfect() && !stopped()) {
+      find_trials();
+      search_trials();
+    }
+    best_.states_evaluated = evaluated_;
+    best_.states_scored = scored_;
+    best_.stop_reason = interrupted_  ? StopReason::interrupted
+                        : left() <= 0 ? StopReason::time_budget
+                        : options_.state_budget > 0 && evaluated_ >= options_.state_budget
+                            ? StopReason::state_budget
+                            : StopReason::converged;
+    best_.wall_seconds = since(start_);
+    return std::move(best_);
+  }
+
+ private:
+  static constexpr double kUnsplitShare = 0.15;
+  static constexpr double kSieveShare = 0.15;
+  static constexpr double kScreeningShare = 0.3;
+  static constexpr int kCandidates = 24;
+  static constexpr std::size_t kPartLengths = 12;
+  static constexpr std::size_t kScreened = 12;
+  static constexpr std::size_t kFinalists = 3;
+
+  struct Trial {
+    std::vector<FissionRegion> regions;  // of the opened graph
+    Cost cost;
+  };
+
+  // ---- the budget
+
+  Seconds left() const { return options_.time_budget - since(start_); }
+  bool stopped() const {
+    return interrupted_ || left() <= 0 ||
+           (options_.state_budget > 0 && evaluated_ >= options_.state_budget);
+  }
+  // Options for one search within the whole: at most `seconds`, and 1 / `share` of the states left.
+  OptimizeOptions slice(Seconds seconds, int64_t share) {
+    OptimizeOptions options = options_;
+    options.time_budget = std::max(0.0, std::min(seconds, left()));
+    if (options_.state_budget > 0) {
+      options.state_budget =
+          std::max<int64_t>(1, (options_.state_budget - evaluated_ + share - 1) / share);
+    }
+    options.progress = [this](const Progress& progress) { return report(progress); };
+    return options;
+  }
+  // What one search says about itself, as part of the whole.
+  bool report(const Progress& inner) {
+    if (!options_.progress) return true;
+    Progress progress = inner;
+    const Cost cost{inner.best_peak - costs_.persistent, to_picoseconds(inner.best_seconds)};
+    if (has_best_ && objective_.better(best_cost_, cost)) {
+      progress.best_peak = best_cost_.peak + costs_.persistent;
+      progress.best_seconds = to_seconds(best_cost_.time);
+      progress.met = best_.met;
+    }
+    progress.states_scored += scored_;
+    progress.states_evaluated += evaluated_;
+    progress.elapsed = since(start_);
+    interrupted_ = !options_.progress(progress);
+    return !interrupted_;
+  }
+
+  // ---- results
+
+  static Cost cost_of(const OptimizeResult& result) {
+    return {result.found.transient_peak, to_picoseconds(result.found.seconds)};
+  }
+  bool is_perfect() const {
+    return best_.met && objective_.limits_memory() &&
+           best_cost_.time <= to_picoseconds(best_.baseline.seconds);
+  }
+  void offer(OptimizeResult result, const std::vector<FissionRegion>& regions, Graph split) {
+    if (!objective_.better(cost_of(result), best_cost_)) return;
+    result.baseline = best_.baseline;
+    result.bound = best_.bound;
+    result.split = std::move(split);
+    result.regions = regions;
+    best_cost_ = cost_of(result);
+    best_ = std::move(result);
+  }
+
+  // ---- trials
+
+  // Every candidate in every number of parts, as it is without a search.
+  void find_trials() {
+    const CandidateOptions most{.limit = kCandidates};
+    const Seconds until = since(start_) + kSieveShare * options_.time_budget;
+    for (const FissionCandidate& found : ground_.candidates(most)) {
+      for (const int64_t part : part_lengths(found.region.length, kPartLengths)) {
+        if (interrupted_ || since(start_) > until) return;
+        Trial trial{{found.region}, {}};
+        trial.regions[0].part = part;
+        if (count_plain(trial)) trials_.push_back(std::move(trial));
+      }
+    }
+  }
+
+  void search_trials() {
+    sort_trials();
+    if (trials_.size() > kScreened) trials_.resize(kScreened);
+    const Seconds until = since(start_) + kScreeningShare * options_.time_budget;
+    for (std::size_t t = 0; t < trials_.size() && !stopped(); ++t) {
+      const auto remaining = static_cast<int64_t>(trials_.size() - t);
+      const Seconds seconds = (until - since(start_)) / static_cast<double>(remaining);
+      search_trial(trials_[t], seconds, 2 * remaining);
+      if (is_perfect()) return;
+    }
+    sort_trials();
+    const std::size_t finalists = std::min(kFinalists, trials_.size());
+    for (std::size_t f = 0; f < finalists && !stopped(); ++f) {
+      const auto remaining = static_cast<int64_t>(finalists - f);
+      search_trial(trials_[f], left() / static_cast<double>(remaining), remaining);
+    }
+  }
+
+  void sort_trials() {
+    std::ranges::stable_sort(
+        trials_, [&](const Trial& a, const Trial& b) { return objective_.better(a.cost, b.cost); });
+  }
+
+  // A region that types or layouts keep from being split is none.
+  std::optional<Graph> split(const Trial& trial) const {
+    std::variant<Graph, std::string> made = ground_.split(trial.regions);
+    if (!std::holds_alternative<Graph>(made)) return std::nullopt;
+    return std::get<Graph>(std::move(made));
+  }
+
+  bool count_plain(Trial& trial) {
+    const std::optional<Graph> graph = split(trial);
+    if (!graph) return false;
+    const CostTable costs = make_cost_table(*graph, profile_);
+    const std::optional<Program> program = lower(*graph, program_order(*graph));
+    const Footprint found = footprint(*graph, *program, costs);
+    trial.cost = {found.transient_peak, to_picoseconds(found.seconds)};
+    ++evaluated_;
+    return true;
+  }
+
+  void search_trial(Trial& trial, Seconds seconds, int64_t share) {
+    Graph graph = split(trial).value();
+    const CostTable costs = make_cost_table(graph, profile_);
+    OptimizeResult result = optimize_schedule(graph, costs, slice(seconds, share));
+    evaluated_ += result.states_evaluated;
+    scored_ += result.states_scored;
+    trial.cost = cost_of(result);
+    offer(std::move(result), trial.regions, std::move(graph));
+  }
+
+  const Graph& source_;
+  const DeviceProfile& profile_;
+  const OptimizeOptions& options_;
+  const CostTable costs_;
+  const Objective objective_;
+  const FissionGround ground_;
+  const Clock::time_point start_;
+  std::vector<Trial> trials_;
+  OptimizeResult best_;
+  Cost best_cost_;
+  bool has_best_ = false;
+  bool interrupted_ = false;
+  int64_t evaluated_ = 0;
+  int64_t scored_ = 0;
+};
+
+}  // namespace
+
+// Losses count in their opened form: that is what a region would hold.
+LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile) {
+  const OpenedGraph opened = open(graph, openable_operators(graph));
+  const CostTable costs = make_cost_table(opened.graph, profile);
+  LowerBound bound = lower_bound(opened.graph, costs, true);
+  if (bound.op.valid()) bound.op = opened.origin[bound.op];
+  return bound;
+}
+
+OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
+                        const OptimizeOptions& options) {
+  if (!options.fission) return optimize_schedule(graph, make_cost_table(graph, profile), options);
+  return FissionSearch(graph, profile, options).run();
+}
+
+}  // namespace magis

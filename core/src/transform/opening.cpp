@@ -1,0 +1,236 @@
+#include "magis/transform/opening.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "magis/base/error.h"
+#include "transform/rebuilder.h"
+
+namespace magis {
+namespace {
+
+constexpr int64_t kMean = 1;  // PyTorch's numbers for a loss's reduction
+constexpr int64_t kSum = 2;
+
+// Losses that divide by their number of elements.
+struct Loss {
+  std::string_view name;
+  std::size_t reduction;  // position of that argument
+  bool is_backward;       // the first argument is the gradient
+};
+constexpr auto kLosses = std::to_array<Loss>({
+    {"aten.mse_loss", 2, false},
+    {"aten.l1_loss", 2, false},
+    {"aten.smooth_l1_loss", 2, false},
+    {"aten.huber_loss", 2, false},
+    {"aten.soft_margin_loss", 2, false},
+    {"aten.kl_div", 2, false},
+    {"aten.binary_cross_entropy", 3, false},
+    {"aten.binary_cross_entropy_with_logits", 4, false},
+    {"aten.mse_loss_backward", 3, true},
+    {"aten.smooth_l1_loss_backward", 3, true},
+    {"aten.huber_loss_backward", 3, true},
+    {"aten.soft_margin_loss_backward", 3, true},
+    {"aten.binary_cross_entropy_backward", 4, true},
+});
+
+const Loss* find_loss(const Operator& op) {
+  const auto found = std::ranges::find(kLosses, op.info->name, &Loss::name);
+  return found == kLosses.end() ? nullptr : &*found;
+}
+
+// The reduction that is asked for; PyTorch's default is the mean.
+int64_t reduction_of(const Operator& op, std::size_t position) {
+  const Arg* arg = find_argument(op, position, "reduction");
+  return arg == nullptr ? kMean : integer_value(*arg).value_or(kMean);
+}
+
+bool is_nll_loss(const Operator& op) {
+  return op.info->name == "aten.nll_loss_forward" || op.info->name == "aten.nll_loss2d_forward";
+}
+bool is_mean(const Operator& op) {
+  return op.info->name == "aten.mean" || op.info->name == "aten.mean.dim";
+}
+
+bool is_openable(const Operator& op) {
+  if (is_mean(op)) return true;
+  if (is_nll_loss(op)) {  // with weights per class the divisor is a sum of weights
+    return op.args.size() == 5 && op.kwargs.empty() && op.args[2] == Arg{None{}} &&
+           op.args[3] == Arg{kMean};
+  }
+  const Loss* loss = find_loss(op);
+  return loss != nullptr && reduction_of(op, loss->reduction) == kMean;
+}
+
+class Opening {
+ public:
+  explicit Opening(const Graph& graph) : graph_(graph), rebuilder_(graph) {
+    rebuilder_.add_inputs();
+  }
+
+  void copy(const Operator& op) { rebuilder_.add_operator(op); }
+
+  void open(const Operator& op) {
+    if (is_nll_loss(op)) {
+      open_nll_loss(op);
+    } else if (is_mean(op)) {
+      open_mean(op);
+    } else if (const Loss& loss = *find_loss(op); loss.is_backward) {
+      open_backward(op, loss);
+    } else {
+      const ValueId sum = add(with_reduction(op, loss.reduction), name(op) + "_sum",
+                              graph_.value(op.results[0]).type);
+      divide(op, sum, elements(op.args[0]));
+    }
+  }
+
+  std::size_t op_count() const { return rebuilder_.builder.op_count(); }
+
+  Graph finish() {
+    for (const Output& output : graph_.outputs()) rebuilder_.add_output(output);
+    return std::move(rebuilder_.builder).build();
+  }
+
+ private:
+  void open_nll_loss(const Operator& op) {
+    const Value& loss = graph_.value(op.results[0]);
+    const Value& total = graph_.value(op.results[1]);
+    const Arg target = renewed(op.args[1]);
+    const Shape& rows = graph_.value(std::get<ValueId>(op.args[1].value)).type.shape;
+    const ValueId valid = add(like(op, "aten.ne.Scalar", {target, op.args[4]}),
+                              loss.name + "_valid", dense(DType::boolean, rows));
+    const ValueId count =
+        add(like(op, "aten.sum", {{valid}}), loss.name + "_count", dense(DType::i64, {}));
+    Operator cast = like(op, "aten._to_copy", {{count}});
+    cast.kwargs = {{"dtype", {Symbol{dtype_symbol(total.type.dtype)}}}};
+    const ValueId weight = add(std::move(cast), total.name, total.type, true);
+    rebuilder_.replace(op.results[1], weight);
+    Operator sum =
+        like(op, op.info->name, {renewed(op.args[0]), target, {None{}}, {kSum}, op.args[4]});
+    sum.scratch = op.scratch;
+    const ValueId summed = rebuilder_.builder.add_operator(
+        std::move(sum), {free_name(loss.name + "_sum"), free_name(total.name + "_sum")},
+        {loss.type, total.type})[0];
+    const ValueId quotient =
+        add(like(op, "aten.div.Tensor", {{summed}, {weight}}), loss.name, loss.type, true);
+    rebuilder_.replace(op.results[0], quotient);
+  }
+
+  void open_mean(const Operator& op) {
+    const bool whole = op.info->name == "aten.mean";
+    Operator sum = like(op, whole ? "aten.sum" : "aten.sum.dim_IntList", {});
+    for (const Arg& arg : op.args) sum.args.push_back(renewed(arg));
+    sum.kwargs = op.kwargs;
+    const Type& type = graph_.value(op.results[0]).type;
+    const ValueId summed = add(std::move(sum), name(op) + "_sum", type);
+    divide(op, summed, elements(op.args[0]) / std::max<int64_t>(element_count(type.shape), 1));
+  }
+
+  void open_backward(const Operator& op, const Loss& loss) {
+    const ValueId grad = std::get<ValueId>(renewed(op.args[0]).value);
+    const ValueId share = add(like(op, "aten.div.Scalar", {{grad}, {elements(op.args[1])}}),
+                              name(op) + "_share", rebuilder_.builder.value(grad).type);
+    Operator backward = with_reduction(op, loss.reduction);
+    backward.args[0] = {share};
+    const Value& result = graph_.value(op.results[0]);
+    rebuilder_.replace(op.results[0], add(std::move(backward), result.name, result.type, true));
+  }
+
+  void divide(const Operator& op, ValueId sum, int64_t count) {
+    const Value& result = graph_.value(op.results[0]);
+    rebuilder_.replace(op.results[0], add(like(op, "aten.div.Scalar", {{sum}, {count}}),
+                                          result.name, result.type, true));
+  }
+
+  Operator with_reduction(const Operator& op, std::size_t position) {
+    Operator summed = like(op, op.info->name, {});
+    for (const Arg& arg : op.args) summed.args.push_back(renewed(arg));
+    for (const auto& [keyword, arg] : op.kwargs) {
+      if (keyword != "reduction") summed.kwargs.emplace_back(keyword, renewed(arg));
+    }
+    if (position < summed.args.size()) {
+      summed.args[position] = {kSum};
+    } else {
+      summed.kwargs.emplace_back("reduction", Arg{kSum});
+    }
+    summed.scratch = op.scratch;
+    return summed;
+  }
+
+  static Operator like(const Operator& op, std::string_view info, ArgList args) {
+    Operator made;
+    made.info = &op_info(info);
+    made.args = std::move(args);
+    made.site = op.site;
+    made.backward = op.backward;
+    return made;
+  }
+
+  ValueId add(Operator op, const std::string& wanted, const Type& type, bool keeps_name = false) {
+    return rebuilder_.builder.add_operator(std::move(op), {keeps_name ? wanted : free_name(wanted)},
+                                           {type})[0];
+  }
+
+  Arg renewed(const Arg& arg) {
+    if (const auto* id = std::get_if<ValueId>(&arg.value)) return {rebuilder_.at(*id)};
+    return arg;
+  }
+  int64_t elements(const Arg& arg) const {
+    return element_count(graph_.value(std::get<ValueId>(arg.value)).type.shape);
+  }
+  const std::string& name(const Operator& op) const { return graph_.value(op.results[0]).name; }
+  std::string free_name(const std::string& wanted) const { return rebuilder_.free_name(wanted); }
+
+  static Type dense(DType dtype, const Shape& shape) {
+    Type type{.dtype = dtype, .shape = shape, .strides = contiguous_strides(shape)};
+    type.storage = minimal_storage(type);
+    return type;
+  }
+  static std::string dtype_symbol(DType dtype) {
+    switch (dtype) {
+      case DType::f64:
+        return "float64";
+      case DType::f16:
+        return "float16";
+      case DType::bf16:
+        return "bfloat16";
+      default:
+        return "float32";
+    }
+  }
+
+  const Graph& graph_;
+  Rebuilder rebuilder_;
+};
+
+}  // namespace
+
+std::vector<OpId> openable_operators(const Graph& graph) {
+  std::vector<OpId> found;
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    if (is_openable(graph.op(OpId(i)))) found.emplace_back(i);
+  }
+  return found;
+}
+
+OpenedGraph open(const Graph& graph, std::span<const OpId> ops) {
+  Opening opening(graph);
+  OpenedGraph opened;
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    const Operator& op = graph.op(OpId(i));
+    if (std::ranges::find(ops, OpId(i)) == ops.end()) {
+      opening.copy(op);
+    } else {
+      MAGIS_CHECK(is_openable(op), op.info->name << " has no opened form");
+      opening.open(op);
+    }
+    while (opened.origin.size() < opening.op_count()) opened.origin.push_back(OpId(i));
+  }
+  opened.graph = opening.finish();
+  return opened;
+}
+
+}  // namespace magis
