@@ -32,6 +32,7 @@ std::string python_copy_name(const Graph& graph, CopyRef ref);
 PyTensorInfo tensor_info(const Graph& graph, TensorId tensor);
 
 void bind_graph(nanobind::module_& m);
+void bind_axes(nanobind::module_& m);
 void bind_plan(nanobind::module_& m);
 void bind_optimize(nanobind::module_& m);
 void bind_fission(nanobind::module_& m);

@@ -20,6 +20,7 @@ NB_MODULE(_core, m) {
   nb::exception<magis::InternalError>(m, "InternalError");
 
   magis::bind_graph(m);
+  magis::bind_axes(m);
   magis::bind_plan(m);
   magis::bind_optimize(m);
   magis::bind_fission(m);

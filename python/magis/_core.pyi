@@ -1,6 +1,7 @@
 """The C++ core. Text goes in, text comes out; a few plain views for reports."""
 
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 class UserError(Exception): ...
 class InternalError(Exception): ...
@@ -148,6 +149,18 @@ def optimize(
 ) -> Result: ...
 def in_place_forms() -> list[tuple[str, str, str, list[int]]]:
     """(operator, spelling in place, keyword for the operand or "", positions overwritable)."""
+
+class AxisSignature(TypedDict):
+    axes: list[tuple[int, bool]]  # (length, splittable)
+    operands: list[list[tuple[int, int]]]  # per tensor argument and dimension: (axis or -1, step)
+    results: list[list[tuple[int, int]]]
+    dependence: list[list[str]]  # [result][axis]: sliced sum maximum minimum product any all once
+    added_once: list[bool]
+    lengths: list[tuple[int, str, int, int, int]]  # position or -1, keyword, item or -1, axis, step
+    text: str
+
+def axis_signatures(graph: Graph) -> list[tuple[str, AxisSignature | None]]:
+    """(operator, how it splits; None: opaque to fission) in program order."""
 
 def operator_purity(name: str) -> str: ...  # pure random mutating view opaque
 def known_operators() -> list[str]: ...

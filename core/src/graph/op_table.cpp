@@ -144,12 +144,26 @@ OpInfo& OpTableBuilder::add(std::string_view name, Purity purity) {
   return entry->second;
 }
 
-void OpTableBuilder::pure(Names names) {
-  for (std::string_view name : names) add(name, Purity::pure);
+OpGroup OpTableBuilder::of(Names names) {
+  OpGroup group;
+  for (std::string_view name : names) {
+    const auto found = entries_.find(name);
+    MAGIS_CHECK(found != entries_.end(), name << " has no entry");
+    group.add(found->second);
+  }
+  return group;
 }
 
-void OpTableBuilder::random(Names names) {
-  for (std::string_view name : names) add(name, Purity::random);
+OpGroup OpTableBuilder::pure(Names names) {
+  OpGroup group;
+  for (std::string_view name : names) group.add(add(name, Purity::pure));
+  return group;
+}
+
+OpGroup OpTableBuilder::random(Names names) {
+  OpGroup group;
+  for (std::string_view name : names) group.add(add(name, Purity::random));
+  return group;
 }
 
 void OpTableBuilder::view(Names names) {
@@ -160,32 +174,43 @@ void OpTableBuilder::mutating(Names names, std::vector<int> positions) {
   for (std::string_view name : names) add(name, Purity::mutating).mutated = positions;
 }
 
-void OpTableBuilder::in_place(Names names, std::vector<int> operands) {
+OpGroup OpTableBuilder::in_place(Names names, std::vector<int> operands) {
+  OpGroup group;
   for (std::string_view name : names) {
     const auto [without_overload, overload] = split_overload(name);
     std::string spelling(without_overload);
     spelling += '_';
     spelling += overload;
-    add(name, Purity::pure).in_place = {
-        .spelling = std::move(spelling), .out_argument = {}, .operands = operands};
+    OpInfo& info = add(name, Purity::pure);
+    info.in_place = {.spelling = std::move(spelling), .out_argument = {}, .operands = operands};
+    group.add(info);
   }
+  return group;
 }
 
-void OpTableBuilder::in_place_exclusive(Names names) {
-  in_place(names);
+OpGroup OpTableBuilder::in_place_exclusive(Names names) {
+  OpGroup group = in_place(names);
   for (std::string_view name : names) entries_.find(name)->second.in_place.exclusive = true;
+  return group;
 }
 
-void OpTableBuilder::in_place_as(std::string_view name, std::string_view spelling) {
-  add(name, Purity::pure).in_place = {
-      .spelling = std::string(spelling), .out_argument = {}, .operands = {0}};
+OpGroup OpTableBuilder::in_place_as(std::string_view name, std::string_view spelling) {
+  OpInfo& info = add(name, Purity::pure);
+  info.in_place = {.spelling = std::string(spelling), .out_argument = {}, .operands = {0}};
+  OpGroup group;
+  group.add(info);
+  return group;
 }
 
-void OpTableBuilder::in_place_out(std::string_view name, std::string_view spelling,
-                                  std::string_view out_argument, std::vector<int> operands) {
-  add(name, Purity::pure).in_place = {.spelling = std::string(spelling),
-                                      .out_argument = std::string(out_argument),
-                                      .operands = std::move(operands)};
+OpGroup OpTableBuilder::in_place_out(std::string_view name, std::string_view spelling,
+                                     std::string_view out_argument, std::vector<int> operands) {
+  OpInfo& info = add(name, Purity::pure);
+  info.in_place = {.spelling = std::string(spelling),
+                   .out_argument = std::string(out_argument),
+                   .operands = std::move(operands)};
+  OpGroup group;
+  group.add(info);
+  return group;
 }
 
 }  // namespace magis

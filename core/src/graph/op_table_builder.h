@@ -6,10 +6,31 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "magis/graph/axes.h"
 #include "magis/graph/op_table.h"
 
 namespace magis {
+
+// The entries that one statement adds, to say what they have in common.
+class OpGroup {
+ public:
+  using AxisRule = std::optional<AxisSignature> (*)(const Graph&, const Operator&);
+
+  void add(OpInfo& info) { entries_.push_back(&info); }
+  // How they split: a notation (graph/axes_builder.h) or a rule (graph/axes_families.h).
+  void axes(std::string_view notation) {
+    for (OpInfo* info : entries_) info->axes = notation;
+  }
+  void axes(const char* notation) { axes(std::string_view(notation)); }
+  void axes(AxisRule rule) {
+    for (OpInfo* info : entries_) info->axis_rule = rule;
+  }
+
+ private:
+  std::vector<OpInfo*> entries_;
+};
 
 class OpTableBuilder {
  public:
@@ -17,20 +38,22 @@ class OpTableBuilder {
   OpInfo& add(std::string_view name, Purity purity);
 
   using Names = std::initializer_list<std::string_view>;
-  void pure(Names names);
-  void random(Names names);
+  // Entries added before.
+  OpGroup of(Names names);
+  OpGroup pure(Names names);
+  OpGroup random(Names names);
   void view(Names names);
   // Operators that write to the arguments at `positions`.
   void mutating(Names names, std::vector<int> positions = {0});
   // Pure operators with an op_ form: "aten.add.Tensor" runs in place as "aten.add_.Tensor".
-  void in_place(Names names, std::vector<int> operands = {0});
+  OpGroup in_place(Names names, std::vector<int> operands = {0});
   // The same for kernels that are not elementwise.
-  void in_place_exclusive(Names names);
+  OpGroup in_place_exclusive(Names names);
   // One whose op_ form is not named after it; it overwrites the first argument.
-  void in_place_as(std::string_view name, std::string_view spelling);
+  OpGroup in_place_as(std::string_view name, std::string_view spelling);
   // A pure operator with a form that writes to the keyword `out_argument`.
-  void in_place_out(std::string_view name, std::string_view spelling, std::string_view out_argument,
-                    std::vector<int> operands);
+  OpGroup in_place_out(std::string_view name, std::string_view spelling,
+                       std::string_view out_argument, std::vector<int> operands);
 
   std::map<std::string, OpInfo, std::less<>> take() { return std::move(entries_); }
 

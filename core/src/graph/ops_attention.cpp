@@ -1,6 +1,7 @@
 // Fused attention: forward two products, backward five (the scores are computed again).
 #include <algorithm>
 
+#include "graph/axes_families.h"
 #include "graph/op_shapes.h"
 #include "graph/op_table_builder.h"
 
@@ -57,6 +58,9 @@ void add_attention(OpTableBuilder& table) {
         "aten._flash_attention_backward", "aten._efficient_attention_backward"}) {
     table.add(name, Purity::pure).flops = attention_backward_flops;
   }
+  table.of({"aten._scaled_dot_product_flash_attention_for_cpu"}).axes(attention_cpu);
+  table.of({"aten._scaled_dot_product_flash_attention_for_cpu_backward"})
+      .axes(attention_cpu_backward);
   table.pure({"aten._transform_bias_rescale_qkv"});
 }
 

@@ -1,5 +1,6 @@
 // Indexing and embeddings. Sums into places met more than once may come out in another order of
 // addition on CUDA; they are pure.
+#include "graph/axes_families.h"
 #include "graph/op_table_builder.h"
 
 namespace magis {
@@ -13,8 +14,9 @@ void add_gathers(OpTableBuilder& table) {
               "aten.one_hot"});
   table.in_place_exclusive({"aten.index_put", "aten.index_add", "aten.index_copy",
                             "aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor"});
-  table.pure({"aten.embedding", "aten.embedding_renorm", "aten.embedding_dense_backward",
-              "aten._embedding_bag", "aten._embedding_bag_forward_only",
+  table.pure({"aten.embedding"}).axes("Vd, i* -> i*d");
+  table.pure({"aten.embedding_dense_backward"}).axes(embedding_dense_backward);
+  table.pure({"aten.embedding_renorm", "aten._embedding_bag", "aten._embedding_bag_forward_only",
               "aten._embedding_bag_dense_backward",
               "aten._embedding_bag_per_sample_weights_backward", "aten._embedding_bag_backward"});
 }

@@ -1,4 +1,5 @@
 // Matrix products: 2 m k n operations each.
+#include "graph/axes_families.h"
 #include "graph/op_shapes.h"
 #include "graph/op_table_builder.h"
 
@@ -42,6 +43,13 @@ void add_matmuls(OpTableBuilder& table) {
                       name.find("._addm") != name.npos;
     table.add(name, Purity::pure).flops = adds ? product_flops<1> : product_flops<0>;
   }
+  table.of({"aten.mm", "aten.mm.dtype"}).axes("mk, kn -> mn+k");
+  table.of({"aten.bmm", "aten.bmm.dtype"}).axes("bmk, bkn -> bmn+k");
+  table.of({"aten.mv"}).axes("mk, k -> m+k");
+  table.of({"aten.dot"}).axes("k, k -> +k");
+  table.of({"aten.addmm", "aten.addmm.dtype"}).axes("!~mn, mk, kn -> mn+k");
+  table.of({"aten.baddbmm", "aten.baddbmm.dtype"}).axes("!~bmn, bmk, bkn -> bmn+k");
+  table.of({"aten.addmv"}).axes("!~m, mk, k -> m+k");
   table.add("aten.addbmm", Purity::pure).flops = addbmm_flops;
   table.add("aten.linear_backward", Purity::pure).flops = linear_backward_flops;
   table.pure({"aten.addr",

@@ -1,27 +1,32 @@
 // Operators that copy elements to other places: casts, layouts, joins, pads, and the backwards of
 // views.
+#include "graph/axes_families.h"
 #include "graph/op_table_builder.h"
 
 namespace magis {
 
 void add_movers(OpTableBuilder& table) {
-  table.pure(
-      {"aten.clone", "aten._to_copy", "aten.lift_fresh_copy", "aten.copy", "aten._conj_physical"});
-  table.pure({"aten.cat", "aten.stack", "aten._chunk_cat", "aten.repeat",
-              "aten.repeat_interleave.Tensor", "aten.repeat_interleave.self_int", "aten.flip",
-              "aten.roll", "aten.rot90", "aten.block_diag", "aten.pixel_shuffle",
-              "aten.pixel_unshuffle", "aten.channel_shuffle", "aten.native_channel_shuffle",
-              "aten.diag_embed"});
+  table
+      .pure({"aten.clone", "aten._to_copy", "aten.lift_fresh_copy", "aten.copy",
+             "aten._conj_physical"})
+      .axes(pointwise);
+  table.pure({"aten.cat"}).axes(cat);
+  table.pure({"aten.stack"}).axes(stack);
+  table.pure({"aten._chunk_cat", "aten.repeat", "aten.repeat_interleave.Tensor",
+              "aten.repeat_interleave.self_int", "aten.flip", "aten.roll", "aten.rot90",
+              "aten.block_diag", "aten.pixel_shuffle", "aten.pixel_unshuffle",
+              "aten.channel_shuffle", "aten.native_channel_shuffle", "aten.diag_embed"});
   table.in_place_exclusive({"aten.tril", "aten.triu"});
-  table.pure({"aten.constant_pad_nd", "aten.reflection_pad1d", "aten.reflection_pad1d_backward",
-              "aten.reflection_pad2d", "aten.reflection_pad2d_backward", "aten.reflection_pad3d",
+  table.pure({"aten.constant_pad_nd"}).axes(constant_pad);
+  table.pure({"aten.reflection_pad1d", "aten.reflection_pad1d_backward", "aten.reflection_pad2d",
+              "aten.reflection_pad2d_backward", "aten.reflection_pad3d",
               "aten.reflection_pad3d_backward", "aten.replication_pad1d",
               "aten.replication_pad1d_backward", "aten.replication_pad2d",
               "aten.replication_pad2d_backward", "aten.replication_pad3d",
               "aten.replication_pad3d_backward"});
-  table.pure({"aten.slice_backward",
-              "aten.select_backward",
-              "aten.diagonal_backward",
+  table.pure({"aten.slice_backward"}).axes(slice_backward);
+  table.pure({"aten.select_backward"}).axes(select_backward);
+  table.pure({"aten.diagonal_backward",
               "aten.unfold_backward",
               "aten.slice_scatter",
               "aten.select_scatter",

@@ -1,13 +1,19 @@
 // Normalisations. Those of PyTorch that update running statistics in place do not occur in a
 // functional graph.
+#include "graph/axes_families.h"
 #include "graph/op_table_builder.h"
 
 namespace magis {
 
 void add_norms(OpTableBuilder& table) {
-  table.pure({"aten.native_layer_norm", "aten.native_layer_norm_backward", "aten.native_group_norm",
-              "aten.native_group_norm_backward", "aten._fused_rms_norm",
-              "aten._fused_rms_norm_backward"});
+  // Arguments 1 and 2 are the lengths of the normalised dimensions.
+  table.pure({"aten.native_layer_norm"}).axes("b*N*, [N*], N*, N*, _ -> b*N*, b*.*, b*.*");
+  table.pure({"aten.native_layer_norm_backward"})
+      .axes("b*N*, b*N*, [N*], b*.*, b*.*, N*, N*, _ -> b*N*, N*+b*, N*+b*");
+  table.pure({"aten._fused_rms_norm"}).axes("b*N*, [N*], N*, _ -> b*N*, b*.*");
+  table.pure({"aten._fused_rms_norm_backward"})
+      .axes("b*N*, b*N*, [N*], b*.*, N*, _ -> b*N*, N*+b*");
+  table.pure({"aten.native_group_norm", "aten.native_group_norm_backward"});
   table.pure({"aten._native_batch_norm_legit_functional", "aten._native_batch_norm_legit.no_stats",
               "aten._native_batch_norm_legit_no_training", "aten.native_batch_norm_backward",
               "aten._batch_norm_with_update_functional", "aten._batch_norm_no_update",

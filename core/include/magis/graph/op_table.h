@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@ namespace magis {
 
 class Graph;
 struct Operator;
+struct AxisSignature;
 
 enum class Purity : uint8_t {
   pure,      // same operands, same result: may be moved and recomputed
@@ -54,6 +56,11 @@ struct OpInfo {
   // Position of the argument (or keyword `dropout_p`) that makes a pure operator draw from the
   // generator when it is not 0; GraphBuilder then gives the operator random_form(info). -1: none.
   int dropout_argument = -1;
+  // How the operator splits (graph/axes.h): a notation where it says everything
+  // (core/src/graph/axes_builder.h explains it), or a function where attributes matter. Neither:
+  // opaque to fission.
+  std::string_view axes;
+  std::optional<AxisSignature> (*axis_rule)(const Graph&, const Operator&) = nullptr;
 };
 
 // The entry for `name`, or an opaque one made (and kept) on first sight; an unknown operator that

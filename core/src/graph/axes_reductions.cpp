@@ -1,0 +1,96 @@
+#include "graph/axes_families.h"
+
+namespace magis {
+
+Signature reduction(const Graph& graph, const Operator& op, const Reduction& rule) {
+  SignatureBuilder signature(graph, op);
+  const Type* input = signature.operand(0);
+  if (input == nullptr) return std::nullopt;
+  const std::size_t rank = input->shape.size();
+  const std::vector<int64_t> numbers = signature.integers(rule.dims_position, "dim");
+  std::vector<bool> reduced(rank, numbers.empty());
+  for (int64_t number : numbers) {
+    const std::size_t dim = signature.dimension(number, rank);
+    if (dim < rank) reduced[dim] = true;
+  }
+
+  const Dims dims = signature.add_axes(input->shape);
+  signature.set_operand(0, dims);
+  Dims kept;      // keepdim=False
+  Dims in_place;  // keepdim=True
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (!reduced[d]) kept.push_back(dims[d]);
+    in_place.push_back(reduced[d] ? DimAxis{} : dims[d]);
+    if (reduced[d] && rule.combine == Dependence::once) signature.keep_whole(dims[d]);
+  }
+  for (std::size_t i = 0; i < signature.result_count(); ++i) {
+    const Type* result = signature.result(i);
+    if (result == nullptr) continue;
+    signature.set_result(i, result->shape.size() == rank ? in_place : kept);
+    for (std::size_t d = 0; d < rank; ++d) {
+      if (reduced[d]) signature.combine(i, dims[d], rule.combine);
+    }
+  }
+  return signature.finish();
+}
+
+namespace {
+
+constexpr int64_t kNone = 0;
+constexpr int64_t kSum = 2;
+
+}  // namespace
+
+Signature loss(const Graph& graph, const Operator& op, std::size_t reduction_position) {
+  SignatureBuilder signature(graph, op);
+  const Type* input = signature.operand(0);
+  const Type* result = signature.result(0);
+  if (input == nullptr || result == nullptr) return std::nullopt;
+  const int64_t mode = signature.integer(reduction_position, "reduction", 1);
+  if (mode == kNone) return pointwise(graph, op);
+  const Dims dims = signature.add_axes(input->shape, mode == kSum);
+  signature.broadcast_every_operand(dims);
+  signature.combine(0, dims, Dependence::sum);
+  return signature.finish();
+}
+
+// (self [N,C] or [N,C,H,W], target [N] or [N,H,W], weight [C], reduction, ignore_index) -> loss,
+// total weight.
+Signature nll_loss_forward(const Graph& graph, const Operator& op) {
+  SignatureBuilder signature(graph, op);
+  const Type* input = signature.operand(0);
+  if (input == nullptr || input->shape.size() < 2) return std::nullopt;
+  const int64_t mode = signature.integer(3, "reduction", 1);
+  Dims dims = signature.add_axes(input->shape, mode == kNone || mode == kSum);
+  signature.keep_whole(dims[1]);
+  signature.set_operand(0, dims);
+  signature.set_operand(2, {dims[1]});
+  dims.erase(dims.begin() + 1);
+  signature.set_operand(1, dims);
+  if (mode == kNone) {
+    signature.set_result(0, dims);
+  } else {
+    signature.combine(0, dims, Dependence::sum);
+    signature.combine(1, dims, Dependence::sum);
+  }
+  return signature.finish();
+}
+
+// (grad, self, target, weight, reduction, ignore_index, total_weight) -> grad of self.
+Signature nll_loss_backward(const Graph& graph, const Operator& op) {
+  SignatureBuilder signature(graph, op);
+  const Type* input = signature.operand(1);
+  if (input == nullptr || input->shape.size() < 2) return std::nullopt;
+  const int64_t mode = signature.integer(4, "reduction", 1);
+  Dims dims = signature.add_axes(input->shape);
+  signature.keep_whole(dims[1]);
+  signature.set_operand(1, dims);
+  signature.set_operand(3, {dims[1]});
+  signature.set_result(0, dims);
+  dims.erase(dims.begin() + 1);
+  if (mode == kNone) signature.set_operand(0, dims);
+  signature.set_operand(2, dims);
+  return signature.finish();
+}
+
+}  // namespace magis
