@@ -27,6 +27,25 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// Eight bytes of a bool mask, as one word, times a number that moves each one's lowest bit to a
+// place of its own in the highest byte; and back.
+constexpr std::string_view kPackBitsFunction = R"(
+
+def pack_bits(mask):
+    words = mask.view(torch.int64) * -0x7FBFDFEFF7FBFDFF
+    words >>= 56
+    return words.to(torch.uint8)
+)";
+constexpr std::string_view kUnpackBitsFunction = R"(
+
+def unpack_bits(bits, dtype):
+    words = bits.to(torch.int64, memory_format=torch.contiguous_format)
+    words *= -0x7FBFDFEFF7FBFDFF
+    words >>= 7
+    words &= 0x0101010101010101
+    return words.view(torch.bool).to(dtype)
+)";
+
 class PythonModule {
  public:
   PythonModule(const Graph& graph, const Program& program)
@@ -40,6 +59,7 @@ class PythonModule {
     for (const auto& [python, name] : operators) {
       text_ += python + " = " + operator_path(name) + "\n";
     }
+    define_bits();
     text_ += "\n\ndef step(inputs):\n";
     unpack_inputs();
     for (std::size_t s = 0; s < program_.statements.size(); ++s) statement(s);
@@ -57,6 +77,17 @@ class PythonModule {
       text_ += c;
     }
     text_ += "\"\"\"\n\n";
+  }
+
+  // Functions for masks kept as bits, where the program has any.
+  void define_bits() {
+    const auto runs = [&](std::string_view name) {
+      return std::ranges::any_of(program_.statements, [&](const Statement& statement) {
+        return statement.kind == Statement::Kind::run && graph_.op(statement.op).info->name == name;
+      });
+    };
+    if (runs(kPackBits)) text_ += kPackBitsFunction;
+    if (runs(kUnpackBits)) text_ += kUnpackBitsFunction;
   }
 
   void unpack_inputs() {

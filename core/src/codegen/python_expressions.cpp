@@ -209,6 +209,10 @@ PythonCall PythonExpressions::bernoulli(const Call& call) const {
 PythonCall PythonExpressions::call() const {
   const Operator& op = graph_.op(run_->op);
   if (op.info->name == kBernoulli) return bernoulli(op);
+  if (op.info->name == kPackBits || op.info->name == kUnpackBits) {
+    const std::string function(op.info->name.substr(op.info->name.find('.') + 1));
+    return {function, arguments(op.args, op.kwargs), ""};
+  }
   ArgList args = op.args;
   KeywordArgs kwargs = op.kwargs;
   if (run_->over >= 0) {

@@ -20,7 +20,7 @@ std::string_view called_operator(const Graph& graph, const Statement& run) {
 bool is_own_operator(std::string_view name) { return name.starts_with("magis."); }
 
 PythonNames::PythonNames(const Graph& graph, const Program& program)
-    : taken_{"_", "torch", "step", "inputs"} {
+    : taken_{"_", "torch", "step", "inputs", "pack_bits", "unpack_bits"} {
   name_operators(graph, program);
   name_inputs(graph);
   name_loops(graph);

@@ -65,6 +65,8 @@ std::string_view called_operator(const Graph& graph, const Statement& run);
 // The graph's own way to say a mask drawn as eager dropout draws it; PyTorch has no such operator
 // to bind.
 inline constexpr std::string_view kBernoulli = "magis.bernoulli";
+inline constexpr std::string_view kPackBits = "magis.pack_bits";
+inline constexpr std::string_view kUnpackBits = "magis.unpack_bits";
 // Has a meaning of its own in the language, where PyTorch has no operator to bind.
 bool is_own_operator(std::string_view name);
 

@@ -45,6 +45,7 @@ FissionGround::FissionGround(const Graph& graph, const DeviceProfile& profile)
     : source_(graph),
       profile_(profile),
       openable_(openable_operators(graph)),
+      masks_(openable_masks(graph)),
       opened_(open(graph, openable_)),
       axes_(opened_.graph) {}
 
@@ -55,7 +56,7 @@ std::vector<FissionCandidate> FissionGround::candidates(const CandidateOptions& 
 
 std::variant<Graph, std::string> FissionGround::split(
     std::span<const FissionRegion> regions) const {
-  std::set<OpId> held;
+  std::set<OpId> held(masks_.begin(), masks_.end());
   for (const FissionRegion& region : regions) {
     for (const OpId op : region.operators) held.insert(opened_.origin[op]);
   }

@@ -152,6 +152,10 @@ class FissionSearch {
 
   // Every candidate in every number of parts, as it is without a search.
   void find_trials() {
+    if (!openable_masks(source_).empty()) {
+      Trial masks_alone;
+      if (count_plain(masks_alone)) trials_.push_back(std::move(masks_alone));
+    }
     const CandidateOptions most{.limit = kCandidates};
     const Seconds until = since(start_) + kSieveShare * options_.time_budget;
     for (const FissionCandidate& found : ground_.candidates(most)) {

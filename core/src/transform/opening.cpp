@@ -55,7 +55,16 @@ bool is_mean(const Operator& op) {
   return op.info->name == "aten.mean" || op.info->name == "aten.mean.dim";
 }
 
-bool is_openable(const Operator& op) {
+// A mask that eight elements along the last dimension can share a byte of.
+bool is_mask(const Graph& graph, const Operator& op) {
+  if (op.info->name != "magis.bernoulli" || op.args.size() != 3) return false;
+  const Type& type = graph.value(op.results[0]).type;
+  return is_contiguous(type) && type.shape.size() > 1 && type.shape.back() % 8 == 0 &&
+         type.dtype != DType::boolean;
+}
+
+bool is_openable(const Graph& graph, const Operator& op) {
+  if (is_mask(graph, op)) return true;
   if (is_mean(op)) return true;
   if (is_nll_loss(op)) {  // with weights per class the divisor is a sum of weights
     return op.args.size() == 5 && op.kwargs.empty() && op.args[2] == Arg{None{}} &&
@@ -74,7 +83,9 @@ class Opening {
   void copy(const Operator& op) { rebuilder_.add_operator(op); }
 
   void open(const Operator& op) {
-    if (is_nll_loss(op)) {
+    if (is_mask(graph_, op)) {
+      open_mask(op);
+    } else if (is_nll_loss(op)) {
       open_nll_loss(op);
     } else if (is_mean(op)) {
       open_mean(op);
@@ -95,6 +106,25 @@ class Opening {
   }
 
  private:
+  // Drawn as before, kept as bits.
+  void open_mask(const Operator& op) {
+    const Value& mask = graph_.value(op.results[0]);
+    Operator draw = like(op, op.info->name, op.args);
+    draw.kwargs = op.kwargs;
+    for (auto& [keyword, arg] : draw.kwargs) {
+      if (keyword == "dtype") arg = {Symbol{"bool"}};
+    }
+    const ValueId drawn =
+        add(std::move(draw), mask.name + "_mask", dense(DType::boolean, mask.type.shape));
+    Shape packed = mask.type.shape;
+    packed.back() /= 8;
+    const ValueId bits =
+        add(like(op, "magis.pack_bits", {{drawn}}), mask.name + "_bits", dense(DType::u8, packed));
+    Operator unpack = like(op, "magis.unpack_bits", {{bits}});
+    unpack.args.push_back({Symbol{dtype_symbol(mask.type.dtype)}});
+    rebuilder_.replace(op.results[0], add(std::move(unpack), mask.name, mask.type, true));
+  }
+
   void open_nll_loss(const Operator& op) {
     const Value& loss = graph_.value(op.results[0]);
     const Value& total = graph_.value(op.results[1]);
@@ -208,10 +238,18 @@ class Opening {
 
 }  // namespace
 
+std::vector<OpId> openable_masks(const Graph& graph) {
+  std::vector<OpId> found;
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    if (is_mask(graph, graph.op(OpId(i)))) found.emplace_back(i);
+  }
+  return found;
+}
+
 std::vector<OpId> openable_operators(const Graph& graph) {
   std::vector<OpId> found;
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
-    if (is_openable(graph.op(OpId(i)))) found.emplace_back(i);
+    if (is_openable(graph, graph.op(OpId(i)))) found.emplace_back(i);
   }
   return found;
 }
@@ -224,7 +262,7 @@ OpenedGraph open(const Graph& graph, std::span<const OpId> ops) {
     if (std::ranges::find(ops, OpId(i)) == ops.end()) {
       opening.copy(op);
     } else {
-      MAGIS_CHECK(is_openable(op), op.info->name << " has no opened form");
+      MAGIS_CHECK(is_openable(graph, op), op.info->name << " has no opened form");
       opening.open(op);
     }
     while (opened.origin.size() < opening.op_count()) opened.origin.push_back(OpId(i));

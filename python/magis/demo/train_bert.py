@@ -2,12 +2,13 @@
 
     python -m magis.demo.train_bert [--steps 20] [--threads 1] [--json build/run.json]
 
-Exit status: 0; 1 if magis broke its promise or its losses are not eager's, bit for bit; 2 if the
-demo cannot run here.
+Exit status: 0; 1 if magis broke its promise or its losses are not eager's, up to the rounding of
+sums over parts; 2 if the demo cannot run here.
 """
 
 import argparse
 import json
+import math
 import os
 import platform
 import sys
@@ -28,6 +29,9 @@ from magis.errors import MagisError
 
 BATCH, SEQ = 8, 128
 SEED = 0
+# Sums that are added up part by part are rounded another way than eager's, and training carries
+# such differences on: relative to the loss.
+LOSS_TOLERANCE = 1e-3
 REPORT_WIDTH = 110  # fewer columns than this break its operators' module paths
 # What magis may take above parameters and batch. Dropout's masks must be kept: they cannot be drawn
 # twice.
@@ -130,7 +134,7 @@ def failures(trials: list[Trial]) -> list[str]:
                 break
         pairs = zip(one.losses, trials[0].losses, strict=True)
         for step, (mine, eager) in enumerate(pairs, start=1):
-            if mine != eager:
+            if not math.isclose(mine, eager, rel_tol=LOSS_TOLERANCE):
                 broken.append(f"step {step}: loss {mine!r}, but eager's is {eager!r}")
                 break
     return broken

@@ -36,4 +36,19 @@ def _bernoulli(
     return torch.empty_strided(shape, strides, dtype=dtype, device=device).bernoulli_(p)
 
 
-_OWN_OPERATORS: dict[str, Callable[..., Any]] = {"magis.bernoulli": _bernoulli}
+def _pack_bits(mask: Tensor) -> Tensor:
+    groups = mask.unflatten(-1, (-1, 8)).to(torch.int32)
+    places = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.int32, device=mask.device)
+    return (groups * places).sum(-1).to(torch.uint8)
+
+
+def _unpack_bits(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    places = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=bits.device)
+    return (bits.unsqueeze(-1).bitwise_and(places) != 0).flatten(-2).to(dtype)
+
+
+_OWN_OPERATORS: dict[str, Callable[..., Any]] = {
+    "magis.bernoulli": _bernoulli,
+    "magis.pack_bits": _pack_bits,
+    "magis.unpack_bits": _unpack_bits,
+}

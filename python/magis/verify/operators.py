@@ -57,6 +57,8 @@ def effects(operation: Operation) -> Effects:
     """From the operator's schema and tags. Raises PlanError if there is no such operator."""
     if operation.operator == "magis.bernoulli":
         return Effects(random=True)
+    if operation.operator in ("magis.pack_bits", "magis.unpack_bits"):
+        return Effects()
     if operation.operator in LOOP_OPERATORS:
         written = (0,) if operation.operator in WRITERS else ()
         return Effects(writes=written, bounds=operation.operator in (BEGIN, END))

@@ -24,14 +24,15 @@ class FissionGround {
   const AxisGraph& axes() const { return axes_; }
   // By what they save of the peak in program order, best first.
   std::vector<FissionCandidate> candidates(const CandidateOptions& options = {}) const;
-  // The graph given with `regions` in parts, only what they hold opened; or why it cannot be.
-  // Requires valid regions.
+  // The graph given with `regions` in parts, its masks and what the regions hold opened; or why it
+  // cannot be. Requires valid regions.
   std::variant<Graph, std::string> split(std::span<const FissionRegion> regions) const;
 
  private:
   const Graph& source_;
   const DeviceProfile& profile_;
   std::vector<OpId> openable_;
+  std::vector<OpId> masks_;
   OpenedGraph opened_;
   AxisGraph axes_;
 };

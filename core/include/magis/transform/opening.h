@@ -1,5 +1,5 @@
-// Opened forms: operators that divide by something that belongs to the whole batch, written as a
-// sum over parts and one division, so that a region may hold the sum.
+// Opened forms, so that a region may hold what belongs to the whole batch: losses and means as a
+// sum over parts and one division, random masks as bits that were drawn whole.
 #pragma once
 
 #include <span>
@@ -19,7 +19,11 @@ namespace magis {
 //   the
 //                            sum, on the gradient divided by that number
 //   mean, mean.dim           sum, divided by the number of elements
+//   magis.bernoulli          the same draw as bools, packed into bits, and unpacked: from there on
+//                            an ordinary operator that is split and computed again
 std::vector<OpId> openable_operators(const Graph& graph);
+// The random masks among them: opening these changes no bit of any result.
+std::vector<OpId> openable_masks(const Graph& graph);
 
 struct OpenedGraph {
   Graph graph;
