@@ -14,6 +14,8 @@ Edit = dict[str, Any]
 def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulation) -> list[Edit]:
     """The edits that lead from program order (`before`) to `plan` (`after`).
 
+    - `{"kind": "fission", "loop": "r1", "inside": "", "operators": 260, "length": 8, "part": 3,
+      "parts": 3}`: so many operators run in parts of an axis, the last part perhaps shorter.
     - `{"kind": "reorder", "moved": 12, "operators": 700}`: so many operators stand elsewhere
       relative to the others
       (the fewest that explain the new order). Absent if none does.
@@ -22,7 +24,18 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
       `times` times more than once. `bytes` is the size of its first result, `seconds` what its
       extra runs take together. Longest first.
     """
-    edits: list[Edit] = []
+    edits: list[Edit] = [
+        {
+            "kind": "fission",
+            "loop": loop.name,
+            "inside": loop.parent,
+            "operators": loop.operators,
+            "length": loop.length,
+            "part": loop.part,
+            "parts": loop.parts,
+        }
+        for loop in plan.graph.loops
+    ]
     moved = _moved(
         [point.result for point in before.timeline], [point.result for point in after.timeline]
     )
