@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from typing import TYPE_CHECKING, Any
+
+from magis.report.loops import read_loops
 
 if TYPE_CHECKING:
     from magis import _core
@@ -14,8 +17,6 @@ Edit = dict[str, Any]
 def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulation) -> list[Edit]:
     """The edits that lead from program order (`before`) to `plan` (`after`).
 
-    - `{"kind": "fission", "loop": "r1", "inside": "", "operators": 260, "length": 8, "part": 3,
-      "parts": 3}`: so many operators run in parts of an axis, the last part perhaps shorter.
     - `{"kind": "reorder", "moved": 12, "operators": 700}`: so many operators stand elsewhere
       relative to the others
       (the fewest that explain the new order). Absent if none does.
@@ -23,26 +24,37 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
       "seconds"}`: an operator that runs
       `times` times more than once. `bytes` is the size of its first result, `seconds` what its
       extra runs take together. Longest first.
+    - `{"kind": "split", "loop", "part", "length", "parts", "operators"}`: so many operators run in
+      `parts` parts of an axis, `part` of its `length` units at a time. Outer loops before inner.
     """
-    edits: list[Edit] = [
-        {
-            "kind": "fission",
-            "loop": loop.name,
-            "inside": loop.parent,
-            "operators": loop.operators,
-            "length": loop.length,
-            "part": loop.part,
-            "parts": loop.parts,
-        }
-        for loop in plan.graph.loops
-    ]
-    moved = _moved(
-        [point.result for point in before.timeline], [point.result for point in after.timeline]
-    )
-    if moved:
-        edits.append({"kind": "reorder", "moved": moved, "operators": plan.graph.operator_count})
+    names_before = [point.result for point in before.timeline]
+    # A begin has the name of the operator whose parts it puts together, and stands elsewhere.
+    names_after = [p.result for p in after.timeline if p.operator != "magis.begin"]
+    edits: list[Edit] = []
+    if moved := _moved(names_before, names_after):
+        edits.append({"kind": "reorder", "moved": moved, "operators": len(names_before)})
     edits.extend(_recomputations(plan, after))
+    edits.extend(_splits(plan, after))
     return edits
+
+
+def _splits(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
+    found = read_loops(plan.graph.text())
+    inside: Counter[str] = Counter()
+    for point in after.timeline:
+        if "." not in point.result and not point.operator.startswith("magis."):
+            inside.update(loop.name for loop in found.around.get(point.result, []))
+    return [
+        {
+            "kind": "split",
+            "loop": loop.name,
+            "part": loop.part,
+            "length": loop.length,
+            "parts": loop.part_count,
+            "operators": inside[loop.name],
+        }
+        for loop in found.loops.values()
+    ]
 
 
 def _recomputations(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
@@ -71,8 +83,10 @@ def _recomputations(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
 
 
 def _moved(before: list[str], after: list[str]) -> int:
-    """Operators outside the longest common subsequence of the two orders; copies do not count."""
-    position = {name: index for index, name in enumerate(before)}
+    """Operators outside the longest common subsequence of the two orders. Copies do not count, nor
+    does what is in one of them only: the parts of a loop's result, and what puts them together."""
+    common = set(before) & set(after)
+    position = {name: index for index, name in enumerate(before) if name in common}
     # Both are orders of the same names, so the longest increasing run of positions is that
     # subsequence.
     tails: list[int] = []

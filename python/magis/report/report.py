@@ -227,18 +227,14 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
 def _done(report: Report) -> list[str]:
     lines = []
     for edit in report.edits:
-        if edit["kind"] == "fission":
-            parts = f"{edit['parts']:,} parts of {edit['part']:,}"
-            if edit["length"] % edit["part"]:
-                parts += f", the last of {edit['length'] % edit['part']:,},"
-            inside = f" inside {edit['inside']}" if edit["inside"] else ""
-            lines.append(
-                f"split: {plural(edit['operators'], 'operator')} run in {parts} "
-                f"along an axis of {edit['length']:,}{inside}"
-            )
         if edit["kind"] == "reorder":
             moved = plural(edit["moved"], "operator")
             lines.append(f"order changed: {moved} of {edit['operators']:,} moved")
+        if edit["kind"] == "split":
+            parts = f"{plural(edit['parts'], 'part')} of {edit['part']:,} of {edit['length']:,}"
+            lines.append(
+                f"split: {plural(edit['operators'], 'operator')} in {parts} ({edit['loop']})"
+            )
     again = [edit for edit in report.edits if edit["kind"] == "recompute"]
     if again:
         seconds = seconds_text(sum(edit["seconds"] for edit in again))

@@ -60,3 +60,50 @@ def test_a_recomputed_operator() -> None:
     }
     exp = _core.Plan.program_order(_core.Graph.parse(GRAPH)).simulate("cpu").timeline[0]
     assert seconds == pytest.approx(exp.end - exp.start)
+
+
+WHOLE = """\
+magis 1
+device cpu
+param %w "w" : f32[16,16]
+batch %x "[0]" : f32[8,16]
+%h = aten.exp(%x) : f32[8,16]
+%k = aten.sin(%x) : f32[8,16]
+%m = aten.mm(%h, %w) : f32[8,16]
+%r = aten.relu(%m) : f32[8,16]
+%z = aten.sum(%r) : f32[]
+%q = aten.sum(%k) : f32[]
+output loss "" %z
+output aux "q" %q
+"""
+
+# %r and %z in parts of 3; %k after them.
+SPLIT = """\
+magis 1
+device cpu
+param %w "w" : f32[16,16]
+batch %x "[0]" : f32[8,16]
+%h = aten.exp(%x) : f32[8,16]
+%m = aten.mm(%h, %w) : f32[8,16]
+%z = magis.begin("r1", 3, 8, [%m]) : f32[]
+%m_slice = magis.part(%m, 0, 1*r1) : f32[3,16]/512
+%r = aten.relu(%m_slice) : f32[3,16]
+%z_part = aten.sum(%r) : f32[]
+%z_written = magis.add_part(%z, %z_part) : none
+%r1_end = magis.end("r1", [%z], [%m]) : none
+%k = aten.sin(%x) : f32[8,16]
+%q = aten.sum(%k) : f32[]
+output loss "" %z
+output aux "q" %q
+"""
+
+
+def test_a_split_region() -> None:
+    before = _core.Plan.program_order(_core.Graph.parse(WHOLE)).simulate("cpu")
+    plan = _core.Plan.program_order(_core.Graph.parse(SPLIT))
+    edits = find_edits(plan, before, plan.simulate("cpu"))
+    # %k moved; %z is no operator any more, but the result of the loop.
+    assert edits == [
+        {"kind": "reorder", "moved": 1, "operators": 6},
+        {"kind": "split", "loop": "r1", "part": 3, "length": 8, "parts": 3, "operators": 2},
+    ]
