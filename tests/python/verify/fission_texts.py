@@ -72,6 +72,7 @@ run %e
 )
 
 TWO_AXES_SOURCE = """magis 1
+device cpu
 param %w "w" : f32[6,10]
 batch %x "x" : f32[8,6]
 %x2 = aten.mul.Tensor(%x, 2.0) : f32[8,6]
@@ -84,29 +85,35 @@ output aux "y" %y
 output aux "z" %z
 """
 
-# r1 walks rows, 3 of 8; in it r2 walks columns, 4 of 10. %x2 is made outside, %x3 in r1.
-TWO_AXES = """magis 1
+
+def two_axes(rows: int, columns: int) -> str:
+    """r1 walks `rows` of 8; in it r2 walks `columns` of 10. %x2 is made outside, %x3 in r1."""
+    return f"""magis 1
+device cpu
 param %w "w" : f32[6,10]
 batch %x "x" : f32[8,6]
 %x2 = aten.mul.Tensor(%x, 2.0) : f32[8,6]
-%y, %z = magis.begin("r1", 3, 8, [%x2]) : f32[8,10], f32[8]
-%xp = magis.part(%x2, 0, 1*r1) : f32[3,6]/192
-%x3 = aten.neg(%xp) : f32[3,6]
-%yr, %rows = magis.begin("r2", 4, 10, [%x3]) : f32[3,10], f32[3]
-%wp = magis.part(%w, 1, 1*r2) : f32[6,4]{10,1}/240
-%mm = aten.mm(%x3, %wp) : f32[3,4]
-%yp = aten.relu(%mm) : f32[3,4]
+%y, %z = magis.begin("r1", {rows}, 8, [%x2]) : f32[8,10], f32[8]
+%xp = magis.part(%x2, 0, 1*r1) : f32[{rows},6]/192
+%x3 = aten.neg(%xp) : f32[{rows},6]
+%yr, %rows = magis.begin("r2", {columns}, 10, [%x3]) : f32[{rows},10], f32[{rows}]
+%wp = magis.part(%w, 1, 1*r2) : f32[6,{columns}]{{10,1}}/240
+%mm = aten.mm(%x3, %wp) : f32[{rows},{columns}]
+%yp = aten.relu(%mm) : f32[{rows},{columns}]
 %n1 = magis.write_part(%yr, 1, 1*r2, %yp) : none
-%rp = aten.sum.dim_IntList(%yp, [1]) : f32[3]
+%rp = aten.sum.dim_IntList(%yp, [1]) : f32[{rows}]
 %n2 = magis.add_part(%rows, %rp) : none
 %e2 = magis.end("r2", [%yr, %rows], [%x3]) : none
 %n3 = magis.write_part(%y, 0, 1*r1, %yr) : none
-%zp = aten.exp(%rows) : f32[3]
+%zp = aten.exp(%rows) : f32[{rows}]
 %n4 = magis.write_part(%z, 0, 1*r1, %zp) : none
 %e1 = magis.end("r1", [%y, %z], [%x2]) : none
 output aux "y" %y
 output aux "z" %z
 """
+
+
+TWO_AXES = two_axes(3, 4)
 
 TWO_AXES_PLAN = (
     TWO_AXES
@@ -135,6 +142,7 @@ free %x2
 )
 
 SAME_AXIS_SOURCE = """magis 1
+device cpu
 param %w "w" : f32[6,10]
 batch %x "x" : f32[8,6]
 %mm = aten.mm(%x, %w) : f32[8,10]
@@ -149,6 +157,7 @@ output aux "s" %s
 def same_axis(outer: int, inner: int) -> str:
     """The same rows twice: r1 walks `outer` of 8, r2 walks `inner` of what r1 walks."""
     return f"""magis 1
+device cpu
 param %w "w" : f32[6,10]
 batch %x "x" : f32[8,6]
 %y, %s = magis.begin("r1", {outer}, 8, []) : f32[8,10], f32[10]
@@ -173,6 +182,7 @@ SAME_AXIS = same_axis(5, 2)
 
 # Rows of 4 sequences of 6 tokens as one axis of 24, and both axes sliced in one view's lengths.
 MERGED_SOURCE = """magis 1
+device cpu
 param %w "w" : f32[5,2]
 batch %x "x" : f32[4,6,5]
 %c = aten.neg(%x) : f32[4,6,5]
@@ -185,6 +195,7 @@ output aux "s" %s
 """
 
 MERGED = """magis 1
+device cpu
 param %w "w" : f32[5,2]
 batch %x "x" : f32[4,6,5]
 %y, %s = magis.begin("r1", 3, 4, []) : f32[24,2], f32[]
@@ -208,6 +219,7 @@ output aux "s" %s
 """
 
 COMBINED_SOURCE = """magis 1
+device cpu
 param %w "w" : f32[5]
 batch %x "x" : f32[7,5]
 batch %a "a" : f32[2,3,7]
@@ -231,6 +243,7 @@ output aux "bmm" %bmm
 """
 
 COMBINED = """magis 1
+device cpu
 param %w "w" : f32[5]
 batch %x "x" : f32[7,5]
 batch %a "a" : f32[2,3,7]

@@ -113,7 +113,7 @@ def test_loops_of_a_graph():
     assert (outer.part, outer.length, outer.parent) == (3, 8, None)
     assert (inner.part, inner.length, inner.parent) == (4, 10, outer)
     assert (outer.results, inner.results) == (["y", "z"], ["yr", "rows"])
-    assert (outer.begin.line, outer.end.line) == (5, 19)
+    assert (outer.begin.line, outer.end.line) == (6, 20)
     assert {n: op.results[0] for n, op in inner.writers.items()} == {"yr": "n1", "rows": "n2"}
     around = {name: document.loops_around(name) for name in document.operators}
     assert around["x2"] == around["y"] == around["e1"] == []
