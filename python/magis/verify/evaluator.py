@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from magis.verify.document import (
     Copy,
     DeviceWord,
     Document,
-    Free,
     Loop,
     Operation,
     PartLength,
@@ -30,10 +29,10 @@ from magis.verify.document import (
     Symbol,
     Type,
 )
+from magis.verify.execution import execute
 from magis.verify.iterations import Iterations, fill_unwritten, unwritten
 from magis.verify.kernels import find_operator
 from magis.verify.loops import BEGIN, END, PART, WRITERS
-from magis.verify.operators import check_bodies
 from magis.verify.tensors import DTYPES, check_type, constant, describe
 from magis.verify.text import parse
 
@@ -88,60 +87,6 @@ def evaluate_all(
         execute(machine)
         outputs = [machine.output(output.name, output.line) for output in document.outputs]
         return Evaluation(outputs, {i.name: machine.live[Copy(i.name)] for i in document.inputs})
-
-
-class Step(NamedTuple):
-    """What is executed: an operator by a statement, or the end of lifetimes."""
-
-    operation: Operation | None
-    run: Run
-    freed: tuple[Copy, ...] = ()
-
-    def is_bound(self, operator: str) -> bool:
-        return self.operation is not None and self.operation.operator == operator
-
-
-def steps(document: Document) -> list[Step]:
-    """The program, or each operator of the graph once, loops not unrolled."""
-    if document.program is None:
-        return [Step(op, Run(name, op.line)) for name, op in document.operators.items()]
-    found = []
-    for statement in document.program:
-        if isinstance(statement, Free):
-            found.append(Step(None, Run("", statement.line), statement.copies))
-            continue
-        if statement.operation not in document.operators:
-            raise PlanError(f"line {statement.line}: {statement} names no operator's first result")
-        found.append(Step(document.operators[statement.operation], statement))
-    return found
-
-
-def execute(machine: Machine) -> None:
-    """Runs all that the machine's document says, bodies of loops once an iteration."""
-    document = machine.document
-    check_bodies(document)
-    todo = steps(document)
-    ends = {step.run.operation: i for i, step in enumerate(todo) if step.is_bound(END)}
-
-    def walk(position: int, stop: int) -> None:
-        while position < stop:
-            operation, run, freed = step = todo[position]
-            if operation is not None:
-                machine.run(operation, run)
-            for copy in freed:
-                machine.free(copy)
-            if operation is not None and step.is_bound(BEGIN):
-                loop = document.loops[str(operation.args[0])]
-                end = ends.get(loop.end.results[0], -1)
-                if not position < end < stop:
-                    raise PlanError(f"line {run.line}: {run}: the program does not end {loop.name}")
-                for _ in machine.iterate(loop, todo[end].run):
-                    walk(position + 1, end)
-                position = end
-            else:
-                position += 1
-
-    walk(0, len(todo))
 
 
 class Machine:

@@ -11,7 +11,8 @@ from torch import Tensor
 from magis._torch_internals import FakeTensorMode
 from magis.errors import PlanError
 from magis.verify.document import Copy, Input, Operation, Type, base_of
-from magis.verify.evaluator import Machine, Value, execute, is_within
+from magis.verify.evaluator import Machine, Value, is_within
+from magis.verify.execution import execute
 from magis.verify.tensors import DTYPES, describe
 from magis.verify.text import parse
 
