@@ -172,8 +172,6 @@ def _example(arg: language.Arg, document: language.Document) -> Any:
         return torch.device(arg.name)
     if isinstance(arg, language.PartLength):
         return document.full(arg)
-    if isinstance(arg, language.PartLength):
-        return document.full(arg)
     if isinstance(arg, list):
         return [_example(item, document) for item in arg]
     return arg

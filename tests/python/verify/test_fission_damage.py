@@ -24,6 +24,54 @@ from magis.verify.text import parse
 
 # (split graph, what is replaced, by what, what is said of it)
 DAMAGED_GRAPHS = {
+    "a slice of a fixed length": (
+        MLP_SPLIT,
+        "magis.part(%x, 0, 1*r1)",
+        "magis.part(%x, 0, 3)",
+        "line 10: magis.part: takes a dimension and a part length after the tensor",
+    ),
+    "a begin without a list": (
+        MLP_SPLIT,
+        'magis.begin("r1", 3, 4, [])',
+        'magis.begin("r1", 3, 4)',
+        "line 9: magis.begin: takes a name, a part, a length and a list of tensors",
+    ),
+    "a begin that lists no tensor": (
+        MLP_SPLIT,
+        'magis.begin("r1", 3, 4, [])',
+        'magis.begin("r1", 3, 4, [7])',
+        "line 9: magis.begin: takes a name, a part, a length and a list of tensors",
+    ),
+    "a loop whose name is no word": (
+        MLP_SPLIT,
+        'magis.begin("r1", 3, 4, [])',
+        'magis.begin("1r", 3, 4, [])',
+        "line 9: magis.begin: '1r' is not a name, or a keyword is given",
+    ),
+    "an end without lists": (
+        MLP_SPLIT,
+        'magis.end("r1", [%out, %loss, %dw2, %dw1], [])',
+        'magis.end("r1")',
+        "line 27: magis.end: takes a name, a list of results and a list of tensors",
+    ),
+    "a length of nothing": (
+        MLP_SPLIT,
+        "magis.part(%x, 0, 1*r1)",
+        "magis.part(%x, 0, 0*r1)",
+        "line 10: magis.part: 0*r1 is no length",
+    ),
+    "a write of two parts": (
+        MLP_SPLIT,
+        "magis.add_part(%loss, %s)",
+        "magis.add_part(%loss, %s, %s)",
+        "line 19: magis.add_part: has other operands or results than it should",
+    ),
+    "a write of a number": (
+        MLP_SPLIT,
+        "magis.add_part(%loss, %s)",
+        "magis.add_part(%loss, 1.0)",
+        "line 19: magis.add_part: writes what is no tensor",
+    ),
     "a missing write": (
         MLP_SPLIT,
         "%n2 = magis.add_part(%loss, %s) : none\n",
@@ -289,3 +337,9 @@ def test_damaged_graphs_mean_something_else(what):
     source, split, old, new, message = DAMAGED_MEANING[what]
     with pytest.raises(PlanError, match=message):
         check_fission(source, changed(split, old, new))
+
+
+def test_a_loop_without_results():
+    text = 'magis 1\n%n = magis.begin("r1", 1, 2, []) : none\n'
+    with pytest.raises(PlanError, match=r"^line 2: magis.begin: r1 has no result$"):
+        parse(text)
