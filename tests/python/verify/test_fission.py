@@ -104,3 +104,19 @@ def test_an_iteration_may_make_its_own_tensors_anew():
     )
     assert verify_plan(again).recomputed == ["o"]
     check_fission(MLP_SOURCE, again)
+
+
+def test_a_stride_that_is_never_used_does_not_count_in_a_part():
+    split = mlp_split(1)
+    check_types(
+        changed(
+            split, "%h = aten.mm(%xp, %w1t) : f32[1,5]", "%h = aten.mm(%xp, %w1t) : f32[1,5]{7,1}"
+        )
+    )
+    wrong = changed(
+        split,
+        "%dot = aten.permute(%do, [1,0]) : f32[2,1]{1,2}",
+        "%dot = aten.permute(%do, [1,0]) : f32[2,1]{2,2}/12",
+    )
+    with pytest.raises(PlanError, match=r"%dot is recorded as"):
+        check_types(wrong)
