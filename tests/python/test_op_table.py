@@ -71,9 +71,9 @@ def overload(name: str) -> torch._ops.OpOverload:
 def test_the_table_is_there() -> None:
     assert len(ENTRIES) > 600
     assert len(IN_PLACE) > 100
-    assert {entry.name for entry in ENTRIES} - {entry.name for entry in OF_PYTORCH} == {
-        "magis.bernoulli"
-    }
+    own = {entry.name for entry in ENTRIES} - {entry.name for entry in OF_PYTORCH}
+    assert own
+    assert all(name.startswith("magis.") for name in own)
 
 
 @pytest.mark.parametrize("entry", OF_PYTORCH, ids=str)

@@ -156,6 +156,11 @@ std::string PythonExpressions::part(const std::string& base, const Call& call) c
          part_length(length) + ")";
 }
 
+std::string PythonExpressions::length_in(const Arg& shapes, std::size_t row,
+                                         std::size_t dim) const {
+  return argument(std::get<ArgList>(std::get<ArgList>(shapes.value).at(row).value).at(dim));
+}
+
 std::string PythonExpressions::argument_at(std::size_t position) const {
   return argument(graph_.op(run_->op).args.at(position));
 }

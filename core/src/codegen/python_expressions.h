@@ -34,6 +34,8 @@ class PythonExpressions {
   std::string part_start(const PartLength& length) const;
   // "x.narrow(0, 64 * r1, 128)"
   std::string part(const std::string& base, const Call& call) const;
+  // An item of a list of lists of lengths.
+  std::string length_in(const Arg& shapes, std::size_t row, std::size_t dim) const;
   // The argument at `position` of the run.
   std::string argument_at(std::size_t position) const;
   // The right-hand side of the run.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <numeric>
 #include <string_view>
 
 #include "codegen/python_literals.h"
@@ -10,10 +12,8 @@
 namespace magis {
 namespace {
 
-std::string tuple_text(const std::vector<int64_t>& items) {
-  std::vector<std::string> parts;
-  for (const int64_t item : items) parts.push_back(std::to_string(item));
-  return "(" + comma_separated(parts) + (items.size() == 1 ? ",)" : ")");
+std::string tuple_text(const std::vector<std::string>& items) {
+  return "(" + comma_separated(items) + (items.size() == 1 ? ",)" : ")");
 }
 
 std::string dtype_word(DType dtype) {
@@ -24,12 +24,27 @@ std::string dtype_word(DType dtype) {
   return "torch." + std::string(kWords[static_cast<std::size_t>(dtype)]);
 }
 
-// Memory for a result, its contents undefined.
-std::string allocation(const Graph& graph, const Type& type) {
-  const std::string rest =
-      ", dtype=" + dtype_word(type.dtype) + ", device=" + python_string(graph.device()) + ")";
-  if (is_contiguous(type)) return "torch.empty(" + tuple_text(type.shape) + rest;
-  return "torch.empty_strided(" + tuple_text(type.shape) + ", " + tuple_text(type.strides) + rest;
+// Memory for a result whose dimensions have `lengths`, its contents undefined: contiguous in the
+// order of the strides, then seen in the order of the dimensions.
+std::string allocation(const Graph& graph, const Type& type,
+                       const std::vector<std::string>& lengths) {
+  std::vector<std::size_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!is_contiguous(type)) {
+    std::ranges::stable_sort(order, std::greater<>(),
+                             [&](std::size_t d) { return type.strides[d]; });
+  }
+  std::vector<std::string> outer_first;
+  std::vector<std::string> places(lengths.size());
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    outer_first.push_back(lengths[order[place]]);
+    places[order[place]] = std::to_string(place);
+  }
+  const std::string text = "torch.empty(" + tuple_text(outer_first) +
+                           ", dtype=" + dtype_word(type.dtype) +
+                           ", device=" + python_string(graph.device()) + ")";
+  const bool in_order = std::ranges::is_sorted(order);
+  return in_order ? text : text + ".permute(" + comma_separated(places) + ")";
 }
 
 // How the parts of a result are put together: the method that adds one to the others, called on the
@@ -63,10 +78,16 @@ LoopHead loop_head(const Graph& graph, const PythonNames& names, const Statement
   const LoopId id = graph.bounded_loop(run.op);
   const PythonExpressions expressions(graph, names, &run);
   LoopHead head;
-  for (const ValueId result : graph.op(run.op).results) {
-    const Value& value = graph.value(result);
+  const Operator& begin = graph.op(run.op);
+  for (std::size_t r = 0; r < begin.results.size(); ++r) {
+    const Value& value = graph.value(begin.results[r]);
+    std::vector<std::string> lengths;
+    for (std::size_t d = 0; d < value.type.shape.size(); ++d) {
+      lengths.push_back(begin.args.size() == 5 ? expressions.length_in(begin.args[4], r, d)
+                                               : std::to_string(value.type.shape[d]));
+    }
     head.lines.push_back(names.of({value.tensor, run.copy}) + " = " +
-                         allocation(graph, value.type));
+                         allocation(graph, value.type, lengths));
   }
   const std::string length = expressions.part_length(loop.length);
   const std::string part = std::to_string(loop.part);

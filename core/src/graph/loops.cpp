@@ -16,7 +16,9 @@ bool is_word(std::string_view name) {
 }
 
 std::optional<Loop> read_loop_begin(const Operator& op) {
-  if (op.args.size() != 4 || !op.kwargs.empty()) return std::nullopt;
+  const bool has_shapes = op.args.size() == 5;
+  if ((op.args.size() != 4 && !has_shapes) || !op.kwargs.empty()) return std::nullopt;
+  if (has_shapes && !std::holds_alternative<ArgList>(op.args[4].value)) return std::nullopt;
   const auto* name = std::get_if<std::string>(&op.args[0].value);
   const auto* part = std::get_if<int64_t>(&op.args[1].value);
   if (name == nullptr || part == nullptr || !std::holds_alternative<ArgList>(op.args[3].value)) {
@@ -213,6 +215,7 @@ class LoopRules {
   // results are the begin's, and nothing inside reads them.
   void check_lists(LoopId id) {
     const Loop& loop = graph_.loop(id);
+    check_shapes(loop);
     std::vector<TensorId> read;
     for (std::size_t i = static_cast<std::size_t>(loop.begin.index) + 1;
          i < static_cast<std::size_t>(loop.end.index); ++i) {
@@ -237,6 +240,24 @@ class LoopRules {
     if (listed(end.args[1]) != made) {
       fail("the end of " + loop.name + " does not name the results of its begin");
     }
+  }
+
+  // Where results of an inner loop follow the part of an outer one, their shapes say so.
+  void check_shapes(const Loop& loop) {
+    const Operator& begin = graph_.op(loop.begin);
+    if (begin.args.size() != 5) return;
+    const auto& shapes = std::get<ArgList>(begin.args[4].value);
+    bool fits = shapes.size() == begin.results.size();
+    for (std::size_t r = 0; fits && r < shapes.size(); ++r) {
+      Shape shape;
+      const auto* lengths = std::get_if<ArgList>(&shapes[r].value);
+      fits = lengths != nullptr;
+      for (std::size_t d = 0; fits && d < lengths->size(); ++d) {
+        shape.push_back(integer_value((*lengths)[d]).value_or(-1));
+      }
+      fits = fits && shape == graph_.value(begin.results[r]).type.shape;
+    }
+    if (!fits) fail("the shapes of loop " + loop.name + " are not those of its results");
   }
 
   std::vector<TensorId> listed(const Arg& list) const {

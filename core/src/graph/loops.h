@@ -1,5 +1,5 @@
-// Loops as operators spell them: magis.begin(name, part, length, reads), magis.end(name, results,
-// reads).
+// Loops as operators spell them: magis.begin(name, part, length, reads[, shapes]), magis.end(name,
+// results, reads).
 #pragma once
 
 #include <optional>

@@ -2,10 +2,14 @@
 //
 // The graph with its losses opened is where regions are looked for; one that is taken is split in
 // the graph given, with only those losses opened that the region holds. Every (region, part length)
-// is first counted as it is, in program order; the best get a short search; the best few of those
-// share what is left of the budget.
+// is first counted as it is, in program order; the most promising get a short search, then the best
+// of those with one region more, as long as that helps; the best few share what is left of the
+// budget.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -66,8 +70,7 @@ class FissionSearch {
     evaluated_ = best_.states_evaluated;
     scored_ = best_.states_scored;
     if (!is_perfect() && !stopped()) {
-      find_trials();
-      search_trials();
+      search_regions();
     }
     best_.states_evaluated = evaluated_;
     best_.states_scored = scored_;
@@ -82,11 +85,12 @@ class FissionSearch {
 
  private:
   static constexpr double kUnsplitShare = 0.15;
-  static constexpr double kSieveShare = 0.15;
-  static constexpr double kScreeningShare = 0.3;
-  static constexpr int kCandidates = 24;
-  static constexpr std::size_t kPartLengths = 12;
-  static constexpr std::size_t kScreened = 12;
+  static constexpr double kSieveShare = 0.12;
+  static constexpr double kScreeningShare = 0.2;
+  static constexpr int kRegionsPerSize = 3;  // sizes within a factor of the square root of two
+  static constexpr std::size_t kPartLengths = 10;
+  static constexpr std::size_t kScreened = 10;
+  static constexpr int kRegionsAtOnce = 3;
   static constexpr std::size_t kFinalists = 3;
 
   struct Trial {
@@ -150,45 +154,105 @@ class FissionSearch {
 
   // ---- trials
 
-  // Every candidate in every number of parts, as it is without a search.
-  void find_trials() {
-    if (!openable_masks(source_).empty()) {
-      Trial masks_alone;
-      if (count_plain(masks_alone)) trials_.push_back(std::move(masks_alone));
+  // Regions of all sizes: a loss head of seven operators costs less time than half the network.
+  void find_regions() {
+    std::map<int, int> of_size;
+    for (FissionCandidate& found : ground_.candidates()) {
+      const auto count = static_cast<double>(found.region.operators.size());
+      if (++of_size[static_cast<int>(2 * std::log2(count))] > kRegionsPerSize) continue;
+      regions_.push_back(std::move(found.region));
     }
-    const CandidateOptions most{.limit = kCandidates};
-    const Seconds until = since(start_) + kSieveShare * options_.time_budget;
-    for (const FissionCandidate& found : ground_.candidates(most)) {
-      for (const int64_t part : part_lengths(found.region.length, kPartLengths)) {
-        if (interrupted_ || since(start_) > until) return;
-        Trial trial{{found.region}, {}};
-        trial.regions[0].part = part;
-        if (count_plain(trial)) trials_.push_back(std::move(trial));
+  }
+
+  // The best so far with one region more, in every number of parts.
+  std::vector<Trial> trials_upon(const std::vector<FissionRegion>& chosen) {
+    std::vector<Trial> trials;
+    if (chosen.empty() && !openable_masks(source_).empty()) trials.emplace_back();
+    for (const FissionRegion& region : regions_) {
+      std::vector<FissionRegion> all = chosen;
+      all.push_back(region);
+      if (!chosen.empty() && why_invalid(ground_.axes(), all)) continue;
+      for (const int64_t part : part_lengths(region.length, kPartLengths)) {
+        all.back().part = part;
+        trials.push_back({all, {}});
       }
     }
+    return trials;
   }
 
-  void search_trials() {
-    sort_trials();
-    if (trials_.size() > kScreened) trials_.resize(kScreened);
-    const Seconds until = since(start_) + kScreeningShare * options_.time_budget;
-    for (std::size_t t = 0; t < trials_.size() && !stopped(); ++t) {
-      const auto remaining = static_cast<int64_t>(trials_.size() - t);
+  // Counts trials as they are, until `until`; the most promising first.
+  std::vector<Trial> sieved(std::vector<Trial> trials, Seconds until) {
+    std::vector<Trial> counted;
+    // In strides, so that when time is short all regions have been looked at in some length.
+    constexpr std::size_t kStride = 5;
+    for (std::size_t first = 0; first < kStride; ++first) {
+      for (std::size_t t = first; t < trials.size(); t += kStride) {
+        if (interrupted_ || since(start_) > until) break;
+        if (count_plain(trials[t])) counted.push_back(std::move(trials[t]));
+      }
+    }
+    std::ranges::stable_sort(counted, {}, [&](const Trial& trial) { return promise(trial.cost); });
+    return counted;
+  }
+
+  // What a schedule search may make of a plain cost: what exceeds the limit is bought off, and what
+  // is left below it sold, at the price that recomputation had in the unsplit graph.
+  double promise(const Cost& cost) const {
+    const auto peak = static_cast<double>(cost.peak);
+    const auto time = static_cast<double>(cost.time);
+    if (!objective_.limits_memory()) {
+      const double left = static_cast<double>(objective_.time_limit()) - time;
+      return left < 0 ? 1e30 - left : peak - left / price_;
+    }
+    return time + price_ * std::max(0.0, peak - static_cast<double>(objective_.peak_limit()));
+  }
+
+  // Picoseconds a byte.
+  void find_price() {
+    const auto bytes =
+        static_cast<double>(best_.baseline.transient_peak - best_.found.transient_peak);
+    const auto time = static_cast<double>(best_cost_.time - to_picoseconds(best_.baseline.seconds));
+    const double average = static_cast<double>(to_picoseconds(best_.baseline.seconds)) /
+                           static_cast<double>(std::max<Bytes>(best_.baseline.transient_peak, 1));
+    price_ = bytes > 0 && time > 0 ? time / bytes : average;
+  }
+
+  void search_regions() {
+    find_price();
+    find_regions();
+    std::vector<Trial> finalists;
+    std::vector<FissionRegion> chosen;
+    for (int round = 0; round < kRegionsAtOnce && !stopped() && !is_perfect(); ++round) {
+      const double share = round == 0 ? 1.0 : 0.5;
+      std::vector<Trial> trials =
+          sieved(trials_upon(chosen), since(start_) + share * kSieveShare * options_.time_budget);
+      if (trials.size() > kScreened) trials.resize(kScreened);
+      screen(trials, since(start_) + share * kScreeningShare * options_.time_budget);
+      const Cost before = finalists.empty() ? Cost{} : finalists.front().cost;
+      std::ranges::move(trials, std::back_inserter(finalists));
+      sort(finalists);
+      if (finalists.empty() || (round > 0 && finalists.front().cost == before)) break;
+      chosen = finalists.front().regions;
+    }
+    if (finalists.size() > kFinalists) finalists.resize(kFinalists);
+    for (std::size_t f = 0; f < finalists.size() && !stopped() && !is_perfect(); ++f) {
+      const auto remaining = static_cast<int64_t>(finalists.size() - f);
+      search_trial(finalists[f], left() / static_cast<double>(remaining), remaining);
+    }
+  }
+
+  void screen(std::vector<Trial>& trials, Seconds until) {
+    for (std::size_t t = 0; t < trials.size() && !stopped(); ++t) {
+      const auto remaining = static_cast<int64_t>(trials.size() - t);
       const Seconds seconds = (until - since(start_)) / static_cast<double>(remaining);
-      search_trial(trials_[t], seconds, 2 * remaining);
+      search_trial(trials[t], seconds, 2 * remaining);
       if (is_perfect()) return;
     }
-    sort_trials();
-    const std::size_t finalists = std::min(kFinalists, trials_.size());
-    for (std::size_t f = 0; f < finalists && !stopped(); ++f) {
-      const auto remaining = static_cast<int64_t>(finalists - f);
-      search_trial(trials_[f], left() / static_cast<double>(remaining), remaining);
-    }
   }
 
-  void sort_trials() {
+  void sort(std::vector<Trial>& trials) const {
     std::ranges::stable_sort(
-        trials_, [&](const Trial& a, const Trial& b) { return objective_.better(a.cost, b.cost); });
+        trials, [&](const Trial& a, const Trial& b) { return objective_.better(a.cost, b.cost); });
   }
 
   // A region that types or layouts keep from being split is none.
@@ -226,7 +290,8 @@ class FissionSearch {
   const Objective objective_;
   const FissionGround ground_;
   const Clock::time_point start_;
-  std::vector<Trial> trials_;
+  std::vector<FissionRegion> regions_;  // candidates
+  double price_ = 0;
   OptimizeResult best_;
   Cost best_cost_;
   bool has_best_ = false;

@@ -92,11 +92,14 @@ class Fission {
     std::vector<std::string> names;
     std::vector<Type> types;
     std::vector<std::vector<std::optional<PartLength>>> dims;
+    ArgList shapes;
     for (const TensorId tensor : info.results) {
       dims.push_back(result_dims(tensor, info.parent));
       types.push_back(accumulator_type(tensor, region, dims.back()));
       names.push_back(values_.unused(result_name(tensor, region)));
+      shapes.push_back(shape_text(types.back().shape, dims.back()));
     }
+    if (std::ranges::any_of(dims, follows_part)) begin.args.push_back({std::move(shapes)});
     const std::vector<ValueId> results =
         builder_.add_operator(std::move(begin), std::move(names), std::move(types));
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -109,6 +112,17 @@ class Fission {
     end.args = {{info.name}, list(results), list(reads)};
     builder_.add_operator(std::move(end), {values_.unused(info.name + "_end")}, {kNothing});
     for (std::size_t i = 0; i < results.size(); ++i) finish_result(region, i, results[i], dims[i]);
+  }
+
+  static bool follows_part(const std::vector<std::optional<PartLength>>& dims) {
+    return std::ranges::any_of(dims, [](const auto& dim) { return dim.has_value(); });
+  }
+  static Arg shape_text(const Shape& shape, const std::vector<std::optional<PartLength>>& dims) {
+    ArgList lengths;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      lengths.push_back(dims[d] ? Arg{*dims[d]} : Arg{shape[d]});
+    }
+    return {std::move(lengths)};
   }
 
   // A sum in float32 is rounded once; what the surrounding region hands on is handed on.

@@ -59,8 +59,8 @@ def optimize(
         verify: "auto" runs each new capture once against eager, on the batch or, if eager does not
             fit, on a smaller one;
             "off" does not.
-        exact: regions that run in parts must give the very bits of eager too; where a replay on this
-            machine shows that they do not, the step is planned without regions.
+        exact: regions that run in parts must give the very bits of eager too; where a replay on
+            this machine shows that they do not, the step is planned without regions.
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
             None asks for equal bits, but for the rounding of sums that are added up part by part.

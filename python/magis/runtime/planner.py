@@ -18,7 +18,6 @@ from magis.runtime.progress import Callback, listening
 from magis.runtime.scratch import with_parts_measured
 from magis.verify import verify_plan
 
-
 # How often a plan is searched for whose parts turn out to need more scratch than estimated.
 _MOST_REPEATS = 3
 
@@ -111,8 +110,8 @@ def search(
     """The best plan found, verified. Raises LimitNotMetError if it does not keep the limit and that
     was asked for.
 
-    measured_on: the device whose kernels' scratch the graph holds. On CPU it is measured anew for the
-    parts of regions; a plan that the measurement pushes over the limit is searched for again.
+    measured_on: the device whose kernels' scratch the graph holds. On CPU it is measured anew for
+    the parts of regions; a plan that the measurement pushes over the limit is searched for again.
     fission: regions may run in parts.
     """
     result = _optimize(graph, settings, bound, fission)

@@ -57,7 +57,9 @@ class Allowance:
         return allowed
 
     def __str__(self) -> str:
-        words = "bit for bit" if self.tolerance is None else f"within {self.tolerance:g}"
+        words = (
+            "bit for bit" if self.tolerance is None else f"within a tolerance of {self.tolerance:g}"
+        )
         return words if self.least_scale is None else f"{words}, sums over parts apart"
 
 

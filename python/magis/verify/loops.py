@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from magis.errors import PlanError
-from magis.verify.document import Document, Loop, Operation, PartLength, Ref, Type
+from magis.verify.document import Arg, Document, Loop, Operation, PartLength, Ref, Type
 
 BEGIN, END, PART = "magis.begin", "magis.end", "magis.part"
 
@@ -69,8 +69,8 @@ class _Nesting:
 
     def _begin(self, operation: Operation) -> None:
         match operation.args:
-            case [str(name), int(part), int() | PartLength() as length, list(reads)]:
-                pass
+            case [str(name), int(part), int() | PartLength() as length, list(reads), *rest]:
+                self._check_shapes(operation, rest)
             case _:
                 raise _error(operation, "takes a name, a part, a length and a list of tensors")
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or operation.kwargs:
@@ -87,6 +87,21 @@ class _Nesting:
         self.document.loops[name] = self.open
         if not self.open.results:
             raise _error(operation, f"{name} has no result")
+
+    def _check_shapes(self, operation: Operation, rest: list[Arg]) -> None:
+        """Of the results, where some follow the part of an outer loop."""
+        if not rest:
+            return
+        match rest:
+            case [list(shapes)] if len(shapes) == len(operation.types):
+                pairs = zip(shapes, operation.types, strict=True)
+            case _:
+                raise _error(operation, "gives a shape for each result, or none at all")
+        for shape, type_ in pairs:
+            lengths = shape if isinstance(shape, list) else []
+            full = [self.document.full(n) for n in lengths if isinstance(n, int | PartLength)]
+            if type_ is None or tuple(full) != type_.shape or len(full) != len(lengths):
+                raise _error(operation, "gives shapes that are not those of its results")
 
     def _end(self, operation: Operation) -> None:
         match operation.args:

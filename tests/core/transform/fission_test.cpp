@@ -235,7 +235,7 @@ output loss "" %s
   EXPECT_EQ(body(split(graph, {outer})), R"(%s = magis.begin("r1", 5, 12, []) : f32[]
 %x_slice = magis.part(%x, 0, 1*r1) : f32[5,4]/192
 %a = aten.relu(%x_slice) : f32[5,4]
-%c_r2 = magis.begin("r2", 2, 1*r1, [%a]) : f32[5,16]
+%c_r2 = magis.begin("r2", 2, 1*r1, [%a], [[1*r1,16]]) : f32[5,16]
 %a_slice = magis.part(%a, 0, 1*r2) : f32[2,4]/80
 %b = aten.mm(%a_slice, %w) : f32[2,16]
 %c_part = aten.tanh(%b) : f32[2,16]
