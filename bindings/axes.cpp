@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "magis/graph/op_table.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -63,6 +64,15 @@ nb::list axis_signatures(const PyGraph& graph) {
 
 }  // namespace
 
-void bind_axes(nb::module_& m) { m.def("axis_signatures", &axis_signatures, "graph"_a); }
+void bind_axes(nb::module_& m) {
+  m.def("axis_signatures", &axis_signatures, "graph"_a);
+  m.def("split_operators", [] {
+    std::vector<std::string> names;
+    for (const OpInfo* info : known_operators()) {
+      if (info->axis_rule != nullptr || !info->axes.empty()) names.push_back(info->name);
+    }
+    return names;
+  });
+}
 
 }  // namespace magis

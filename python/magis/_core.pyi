@@ -172,5 +172,8 @@ class AxisSignature(TypedDict):
 def axis_signatures(graph: Graph) -> list[tuple[str, AxisSignature | None]]:
     """(operator, how it splits; None: opaque to fission) in program order."""
 
+def split_operators() -> list[str]:
+    """Operators whose entries say how they split."""
+
 def operator_purity(name: str) -> str: ...  # pure random mutating view opaque
 def known_operators() -> list[str]: ...

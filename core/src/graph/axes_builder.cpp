@@ -198,6 +198,21 @@ void SignatureBuilder::add_once(std::size_t position, std::string_view keyword) 
   }
 }
 
+void SignatureBuilder::needs_contiguous(std::size_t position) {
+  for (std::size_t row = 0; row < places_.size(); ++row) {
+    if (is_at(places_[row], position, {})) contiguous_rows_.push_back(row);
+  }
+}
+
+void SignatureBuilder::keep_scattered_axes_whole(std::size_t row) {
+  const Shape& shape = graph_.value(places_[row].value).type.shape;
+  int64_t outer = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (outer > 1) keep_whole(signature_.operands[row][d]);
+    outer *= std::max<int64_t>(shape[d], 1);
+  }
+}
+
 void SignatureBuilder::repeats_length(std::size_t position, DimAxis dim, int64_t step) {
   if (dim.axis < 0) return;
   const Arg* arg = argument(position, {});
@@ -263,6 +278,7 @@ std::optional<AxisSignature> SignatureBuilder::finish() {
     fill_dependence(i);
   }
   if (failed_) return std::nullopt;
+  for (std::size_t row : contiguous_rows_) keep_scattered_axes_whole(row);
   return std::move(signature_);
 }
 

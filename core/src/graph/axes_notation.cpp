@@ -21,6 +21,7 @@ struct Entry {
   EntryKind kind = EntryKind::tensor;
   bool broadcasts = false;
   bool added_once = false;
+  bool contiguous = false;
   Pattern dims;
   Pattern summed;       // of results
   Pattern independent;  // of results
@@ -71,8 +72,16 @@ std::optional<Entry> parse_operand(std::string_view text) {
     text = text.substr(1, text.size() - 2);
     entry.kind = EntryKind::lengths;
   }
-  for (; text.starts_with('!') || text.starts_with('~'); text.remove_prefix(1)) {
-    (text.front() == '!' ? entry.added_once : entry.broadcasts) = true;
+  for (; !text.empty(); text.remove_prefix(1)) {
+    if (text.front() == '!') {
+      entry.added_once = true;
+    } else if (text.front() == '~') {
+      entry.broadcasts = true;
+    } else if (text.front() == '#') {
+      entry.contiguous = true;
+    } else {
+      break;
+    }
   }
   entry.dims = take_terms(text);
   return text.empty() ? std::optional(entry) : std::nullopt;
@@ -212,11 +221,12 @@ class Matcher {
       const Entry& entry = notation_.operands[i];
       const Type* type = builder_.operand(i);
       if (entry.kind == EntryKind::lengths) {
-        builder_.repeats_lengths(i, dims_of(entry.dims, entry.dims.size()));
+        builder_.repeats_lengths(i, dims_of(entry.dims, builder_.integers(i, {}).size()));
       } else if (entry.kind == EntryKind::tensor && type != nullptr) {
         const Dims dims = dims_of(entry.dims, type->shape.size());
         builder_.set_operand(i, entry.broadcasts ? builder_.broadcast(*type, dims) : dims);
         if (entry.added_once) builder_.add_once(i);
+        if (entry.contiguous) builder_.needs_contiguous(i);
       }
     }
     for (std::size_t i = 0; i < notation_.results.size(); ++i) {

@@ -25,6 +25,23 @@ Signature pointwise(const Graph& graph, const Operator& op) {
   return signature.finish();
 }
 
+// Kernels that need no buffer leave it empty, [0].
+Signature log_sigmoid(const Graph& graph, const Operator& op) {
+  SignatureBuilder signature(graph, op);
+  const Type* shape_giver = signature.result(0);
+  if (shape_giver == nullptr) return std::nullopt;
+  const Dims dims = signature.add_axes(shape_giver->shape);
+  for (std::size_t position = 0; position < op.args.size(); ++position) {
+    const Type* type = signature.operand(position);
+    if (type != nullptr && type->shape != Shape{0}) signature.set_operand(position, dims);
+  }
+  for (std::size_t i = 0; i < signature.result_count(); ++i) {
+    const Type* type = signature.result(i);
+    if (type != nullptr && type->shape != Shape{0}) signature.set_result(i, dims);
+  }
+  return signature.finish();
+}
+
 Signature along_dimension(const Graph& graph, const Operator& op, std::size_t dimension_position) {
   SignatureBuilder signature(graph, op);
   const std::optional<Dims> dims = set_pointwise_rows(signature);

@@ -39,9 +39,11 @@ void add_activations(OpTableBuilder& table) {
       .pure({"aten.mish_backward", "aten.hardswish_backward", "aten.celu", "aten.selu",
              "aten.relu6", "aten.rrelu_with_noise_backward"})
       .axes(pointwise);
-  table.pure({"aten.log_sigmoid_forward", "aten.log_sigmoid_backward", "aten.glu",
-              "aten.glu_backward", "aten._prelu_kernel", "aten._prelu_kernel_backward",
-              "aten._masked_softmax", "aten._masked_softmax_backward"});
+  table.pure({"aten.log_sigmoid_forward", "aten.log_sigmoid_backward"}).axes(log_sigmoid);
+  table.pure({"aten._prelu_kernel", "aten._prelu_kernel_backward"}).axes(pointwise);
+  table.pure({"aten.glu"}).axes(beside_or_last<1>);
+  table.pure({"aten.glu_backward"}).axes(beside<2>);
+  table.pure({"aten._masked_softmax", "aten._masked_softmax_backward"});
   table.pure({"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}).axes(along<1>);
   table.pure({"aten._softmax_backward_data", "aten._log_softmax_backward_data"}).axes(along<2>);
 }

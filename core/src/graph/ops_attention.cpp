@@ -61,6 +61,13 @@ void add_attention(OpTableBuilder& table) {
   table.of({"aten._scaled_dot_product_flash_attention_for_cpu"}).axes(attention_cpu);
   table.of({"aten._scaled_dot_product_flash_attention_for_cpu_backward"})
       .axes(attention_cpu_backward);
+  table.of({"aten._scaled_dot_product_flash_attention"}).axes(attention_flash);
+  table.of({"aten._scaled_dot_product_flash_attention_backward"}).axes(attention_flash_backward);
+  table.of({"aten._scaled_dot_product_efficient_attention"}).axes(attention_efficient);
+  table.of({"aten._scaled_dot_product_efficient_attention_backward"})
+      .axes(attention_efficient_backward);
+  table.of({"aten._scaled_dot_product_cudnn_attention"}).axes(attention_cudnn);
+  table.of({"aten._scaled_dot_product_cudnn_attention_backward"}).axes(attention_cudnn_backward);
   table.pure({"aten._transform_bias_rescale_qkv"});
 }
 

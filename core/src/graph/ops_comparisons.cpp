@@ -35,8 +35,10 @@ void add_comparisons(OpTableBuilder& table) {
              "aten.bitwise_and.Scalar_Tensor", "aten.bitwise_or.Scalar_Tensor",
              "aten.bitwise_xor.Scalar_Tensor"})
       .axes(pointwise);
-  table.pure({"aten.isin.Tensor_Tensor", "aten.isin.Tensor_Scalar", "aten.isin.Scalar_Tensor",
-              "aten.masked_scatter", "aten.masked_scatter_backward", "aten.bucketize.Tensor",
+  table.pure({"aten.isin.Tensor_Tensor"}).axes("x*, .* -> x*");
+  table.pure({"aten.isin.Tensor_Scalar"}).axes(pointwise);
+  table.pure({"aten.bucketize.Tensor"}).axes("x*, . -> x*");
+  table.pure({"aten.isin.Scalar_Tensor", "aten.masked_scatter", "aten.masked_scatter_backward",
               "aten.searchsorted.Tensor"});
 }
 

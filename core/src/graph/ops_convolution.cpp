@@ -1,4 +1,5 @@
 // Convolutions, transposed and grouped ones included.
+#include "graph/axes_families.h"
 #include "graph/op_shapes.h"
 #include "graph/op_table_builder.h"
 
@@ -35,9 +36,13 @@ double convolution_backward_flops(const Graph& graph, const Operator& op) {
 
 void add_convolutions(OpTableBuilder& table) {
   table.add("aten.convolution", Purity::pure).flops = convolution_flops;
+  table.of({"aten.convolution"}).axes(convolution);
   table.add("aten.convolution_backward", Purity::pure).flops = convolution_backward_flops;
-  table.pure({"aten.im2col", "aten.col2im", "aten._weight_norm_interface",
-              "aten._weight_norm_interface_backward"});
+  table.of({"aten.convolution_backward"}).axes(convolution_backward);
+  table.pure({"aten.im2col"}).axes(im2col);
+  table.pure({"aten.col2im"}).axes(col2im);
+  table.pure({"aten._weight_norm_interface"}).axes(weight_norm);
+  table.pure({"aten._weight_norm_interface_backward"}).axes(weight_norm_backward);
 }
 
 }  // namespace magis

@@ -12,11 +12,13 @@ void add_factories(OpTableBuilder& table) {
       .pure({"aten.full_like", "aten.ones_like", "aten.zeros_like", "aten.fill.Scalar",
              "aten.fill.Tensor", "aten.zero"})
       .axes(pointwise);
-  table.pure({"aten.arange", "aten.arange.start", "aten.arange.start_step", "aten.linspace",
-              "aten.logspace", "aten.eye", "aten.eye.m", "aten.tril_indices", "aten.triu_indices",
-              "aten.hann_window", "aten.hann_window.periodic", "aten.hamming_window",
-              "aten.hamming_window.periodic", "aten.blackman_window", "aten.kaiser_window",
-              "aten._efficientzerotensor", "aten.vander"});
+  table
+      .pure({"aten.arange", "aten.arange.start", "aten.arange.start_step", "aten.linspace",
+             "aten.logspace", "aten.eye", "aten.eye.m", "aten.tril_indices", "aten.triu_indices",
+             "aten.hann_window", "aten.hann_window.periodic", "aten.hamming_window",
+             "aten.hamming_window.periodic", "aten.blackman_window", "aten.kaiser_window"})
+      .axes("_ -> .*");
+  table.pure({"aten._efficientzerotensor", "aten.vander"});
   // What they hold is undefined: two calls need not agree, so whatever fills them comes from one
   // call.
   table.pure({"aten.empty_like"}).axes(pointwise);

@@ -52,31 +52,34 @@ void add_matmuls(OpTableBuilder& table) {
   table.of({"aten.addmv"}).axes("!~m, mk, k -> m+k");
   table.add("aten.addbmm", Purity::pure).flops = addbmm_flops;
   table.add("aten.linear_backward", Purity::pure).flops = linear_backward_flops;
-  table.pure({"aten.addr",
-              "aten.outer",
-              "aten._trilinear",
-              "aten._grouped_mm",
-              "aten.linalg_cross",
-              "aten._cdist_forward",
-              "aten._cdist_backward",
-              "aten._euclidean_dist",
-              "aten._pdist_forward",
-              "aten._pdist_backward",
-              "aten.linalg_inv_ex",
-              "aten.linalg_cholesky_ex",
-              "aten.cholesky_inverse",
-              "aten.linalg_solve_triangular",
-              "aten._linalg_det",
-              "aten._linalg_slogdet",
-              "aten._linalg_solve_ex",
-              "aten._linalg_eigh",
-              "aten._linalg_svd",
-              "aten.linalg_qr",
-              "aten.linalg_matrix_exp",
-              "aten.linalg_householder_product",
-              "aten.linalg_lu_factor_ex",
-              "aten.linalg_lu_solve",
-              "aten.linalg_eig"});
+  table.of({"aten.vdot"}).axes("k, k -> +k");
+  table.of({"aten._int_mm"}).axes("mk, kn -> mn+k");
+  table.of({"aten._addmm_activation"}).axes("~mn, mK, Kn -> mn");
+  table.of({"aten.linear"}).axes("b*k, nk, !n -> b*n+k");
+  table.of({"aten.addbmm"}).axes("!~mn, bmk, bkn -> mn+bk");
+  table.of({"aten.linear_backward"}).axes("b*k, b*n, nk -> b*k+n, nk+b*, n+b*=k");
+  table.pure({"aten.addr"}).axes("~mn, m, n -> mn");
+  table.pure({"aten.outer"}).axes("m, n -> mn");
+  table.pure({"aten.linalg_cross"}).axes(along<kNoPosition>);
+  table.pure({"aten._cdist_forward"}).axes("b*pM, b*rM -> b*pr");
+  table.pure({"aten._cdist_backward"}).axes("b*pr, b*pM, b*rM, _, b*pr -> b*pM+r");
+  table.pure({"aten._euclidean_dist"}).axes("pM, rM -> pr");
+  // Each matrix of a batch by itself.
+  table.pure({"aten.cholesky_inverse", "aten.linalg_matrix_exp"}).axes("b*.. -> b*..");
+  table.pure({"aten.linalg_inv_ex", "aten.linalg_cholesky_ex"}).axes("b*.. -> b*.., b*");
+  table.pure({"aten.linalg_solve_triangular"}).axes("b*.., b*.. -> b*..");
+  table.pure({"aten._linalg_det"}).axes("b*.. -> b*, b*.., b*.");
+  table.pure({"aten._linalg_slogdet"}).axes("b*.. -> b*, b*, b*.., b*.");
+  table.pure({"aten._linalg_solve_ex"}).axes("b*.., b*.. -> b*.., b*.., b*., b*");
+  table.pure({"aten._linalg_eigh"}).axes("b*.. -> b*., b*..");
+  table.pure({"aten.linalg_eig"}).axes("b*.. -> b*., b*..");
+  table.pure({"aten._linalg_svd"}).axes("b*.. -> b*.., b*., b*..");
+  table.pure({"aten.linalg_qr"}).axes("b*.. -> b*.., b*..");
+  table.pure({"aten.linalg_householder_product"}).axes("b*.., b*. -> b*..");
+  table.pure({"aten.linalg_lu_factor_ex"}).axes("b*.. -> b*.., b*., b*");
+  table.pure({"aten.linalg_lu_solve"}).axes("b*.., b*., b*.. -> b*..");
+  table.pure(
+      {"aten._trilinear", "aten._grouped_mm", "aten._pdist_forward", "aten._pdist_backward"});
 }
 
 }  // namespace magis

@@ -29,26 +29,17 @@ void add_random(OpTableBuilder& table) {
   table.random({"aten.rand", "aten.randn"}).axes(filled<0>);
   table.random({"aten.randint"}).axes(filled<1>);
   table.random({"aten.randint.low"}).axes(filled<2>);
-  table.random({"aten.randperm",
-                "aten.normal.Tensor_Tensor",
-                "aten.normal.Tensor_float",
-                "aten.normal.float_Tensor",
-                "aten.normal.float_float",
-                "aten.normal_functional",
-                "aten.uniform",
-                "aten.exponential",
-                "aten.log_normal",
-                "aten.geometric",
-                "aten.cauchy",
-                "aten.random",
-                "aten.random.from",
-                "aten.random.to",
-                "aten.multinomial",
-                "aten.poisson",
-                "aten.binomial",
-                "aten._standard_gamma",
-                "aten._sample_dirichlet",
-                "aten.rrelu_with_noise_functional"});
+  table.random({"aten.normal.float_float"}).axes(filled<2>);
+  table.random({"aten.randperm"}).axes("_ -> .");
+  table
+      .random({"aten.normal.Tensor_Tensor", "aten.normal.Tensor_float", "aten.normal.float_Tensor",
+               "aten.normal_functional", "aten.uniform", "aten.exponential", "aten.log_normal",
+               "aten.geometric", "aten.cauchy", "aten.random", "aten.random.from", "aten.random.to",
+               "aten.poisson", "aten.binomial", "aten._standard_gamma",
+               "aten.rrelu_with_noise_functional"})
+      .axes(pointwise);
+  table.random({"aten.multinomial"}).axes("n*C -> n*.");
+  table.random({"aten._sample_dirichlet"}).axes("b*N -> b*N");
   // A dropout mask of a CPU graph: magis.bernoulli([shape], [strides], p, dtype=torch.float32) is
   // torch.empty_strided(shape, strides, dtype=dtype).bernoulli_(p), which fills the mask in eager's
   // order.

@@ -4,9 +4,12 @@
 namespace magis {
 
 void add_recurrent(OpTableBuilder& table) {
-  table.pure({"aten._thnn_fused_lstm_cell", "aten._thnn_fused_lstm_cell_backward_impl",
-              "aten._thnn_fused_gru_cell", "aten._thnn_fused_gru_cell_backward",
-              "aten.mkldnn_rnn_layer", "aten.mkldnn_rnn_layer_backward"});
+  table.pure({"aten._thnn_fused_lstm_cell"}).axes("n., n., n., ., . -> n., n., n.");
+  table.pure({"aten._thnn_fused_lstm_cell_backward_impl"})
+      .axes("n., n., n., n., n. -> n., n., .+n");
+  table.pure({"aten._thnn_fused_gru_cell"}).axes("n., n., n., ., . -> n., n.");
+  table.pure({"aten._thnn_fused_gru_cell_backward"}).axes("n., n. -> n., n., n., .+n, .+n");
+  table.pure({"aten.mkldnn_rnn_layer", "aten.mkldnn_rnn_layer_backward"});
 }
 
 }  // namespace magis
