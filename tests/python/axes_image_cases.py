@@ -46,7 +46,7 @@ def convolution_cases() -> Iterator[Case]:
                     yield case("convolution", x, weight, bias, *settings)
                     grad = signed(*y.shape)
                     mask = [True, True, bias is not None]
-                    sizes = None if bias is None else [outputs]
+                    sizes = [0] if bias is None else [outputs]
                     yield case("convolution_backward", grad, x, weight, sizes, *settings, mask)
     x = signed(3, 4, 5, 6)
     yield case("im2col", x, [2, 3], [1, 1], [0, 0], [1, 1])

@@ -109,7 +109,9 @@ Signature convolution_backward(const Graph& graph, const Operator& op) {
   signature.set_operand(0, axes->output());
   signature.set_operand(1, axes->input());
   signature.set_operand(2, axes->weight);
-  if (!signature.absent(3, "bias_sizes")) {
+  // [0] if there is no bias.
+  if (signature.integers(3, "bias_sizes") ==
+      std::vector{signature.axis_length(axes->output_channels) * axes->output_channels.step}) {
     signature.repeats_lengths(3, {axes->output_channels}, "bias_sizes");
   }
   signature.set_result(0, axes->input());

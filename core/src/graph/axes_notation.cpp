@@ -139,9 +139,13 @@ class Matcher {
       const Entry& entry = notation_.operands[i];
       if (entry.kind == EntryKind::lengths) {
         shapes_.emplace_back(&entry.dims, builder_.integers(i, {}));
-      } else if (entry.kind == EntryKind::tensor && !entry.broadcasts) {
-        if (const Type* type = builder_.operand(i)) shapes_.emplace_back(&entry.dims, type->shape);
+      } else if (const Type* type = builder_.operand(i); entry.kind == EntryKind::tensor) {
+        if (type == nullptr) continue;
+        if (!entry.broadcasts) shapes_.emplace_back(&entry.dims, type->shape);
+      } else {
+        continue;
       }
+      for (Term term : entry.dims) given_.insert(term.letter);
     }
     for (std::size_t i = 0; i < notation_.results.size(); ++i) {
       if (const Type* type = builder_.result(i)) {
@@ -232,6 +236,10 @@ class Matcher {
     for (std::size_t i = 0; i < notation_.results.size(); ++i) {
       const Type* type = builder_.result(i);
       if (type == nullptr) continue;
+      // An operand is missing, and with it what a part of this axis is.
+      for (Term term : notation_.results[i].dims) {
+        if (is_axis(term.letter) && !given_.contains(term.letter)) builder_.fail();
+      }
       builder_.set_result(i, dims_of(notation_.results[i].dims, type->shape.size()));
       builder_.combine(i, dims_of(notation_.results[i].summed, 0), Dependence::sum);
     }
@@ -241,6 +249,7 @@ class Matcher {
   const Operator& op_;
   SignatureBuilder builder_;
   std::vector<std::pair<const Pattern*, Shape>> shapes_;
+  std::set<char> given_;  // letters that stand in operands that there are
   std::map<char, std::size_t> stars_;
   std::map<char, Dims> axes_;
 };

@@ -88,8 +88,8 @@ struct ViewAxis {
 std::vector<ViewAxis> view_axes(const Graph& graph, const Value& view);
 
 // "mk, kn -> mn" style text of a signature, for messages and tests: each dimension is a letter ('.'
-// for none), reduced axes of a result follow as +k (sum), *k, max k ...; whole axes are in upper
-// case.
+// for none), with its step before it; axes that a result lacks follow as +k (sum), *k, max k, =k
+// (does not depend on it) ...; whole axes are in upper case. Lengths: "; 1.0=a, ...".
 std::string to_text(const AxisSignature& signature);
 
 }  // namespace magis
