@@ -1,0 +1,38 @@
+// Graphs as the schedulers see them.
+#pragma once
+
+#include <cstdint>
+
+#include "magis/graph/graph.h"
+#include "magis/schedule/program.h"
+#include "magis/schedule/scheduling_problem.h"
+#include "magis/simulate/profile.h"
+#include "magis/simulate/simulate.h"
+#include "support/random_graph.h"
+
+namespace magis::test {
+
+struct Scheduled {
+  explicit Scheduled(Graph of, const char* device = "cpu")
+      : graph(std::move(of)),
+        costs(make_cost_table(graph, device_profile(device))),
+        problem(make_scheduling_problem(graph, costs.bytes, costs.scratch)) {}
+
+  // Of the program that the order lowers to: shares no code with the schedulers' counting.
+  Bytes simulated_peak(std::span<const NodeId> order) const {
+    Decisions decisions = program_order(graph);
+    decisions.order = operators_in_order(problem, order);
+    return footprint(graph, lower(graph, decisions).value(), costs).transient_peak;
+  }
+
+  Graph graph;
+  CostTable costs;
+  SchedulingProblem problem;
+};
+
+// Every kind of operator, sized at random up to `most` of them.
+inline Scheduled random_scheduled(uint64_t seed, int op_count) {
+  return Scheduled(make_random_graph(seed, op_count));
+}
+
+}  // namespace magis::test
