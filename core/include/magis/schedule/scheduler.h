@@ -1,6 +1,8 @@
 // The order of operators: least peak memory, nothing recomputed (paper sections 6.1 and 7.3).
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -27,5 +29,44 @@ Schedule schedule_fully(const SchedulingProblem& problem, std::span<const NodeId
                         const FullScheduleOptions& options = {});
 // Never worse than program order.
 Schedule schedule_fully(const SchedulingProblem& problem, const FullScheduleOptions& options = {});
+
+struct RescheduleOptions {
+  // How far the interval reaches beyond what changed (the paper's constants): while at most
+  // `farthest` nodes were passed, each with fewer unrelated nodes (nw) than the one before, and the
+  // last had more than `narrow_enough` or the next has fewer than `narrow`.
+  int farthest = 20;
+  int narrow_enough = 10;
+  int narrow = 4;
+  // As in FullScheduleOptions.
+  int states = 300;
+  int beam = 4;
+  int window = 48;
+};
+
+// Puts an order in order again after a change nearby (paper section 6.1, Alg. 2): only an interval
+// around what changed is scheduled, by the code of the full scheduler. Keeps its working memory from
+// call to call; one object per thread.
+class IncrementalScheduler {
+ public:
+  explicit IncrementalScheduler(const RescheduleOptions& options = {});
+  ~IncrementalScheduler();
+  IncrementalScheduler(IncrementalScheduler&&) noexcept;
+  IncrementalScheduler& operator=(IncrementalScheduler&&) noexcept;
+
+  struct Interval {  // positions in the order
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  // Requires a valid order of all nodes and at least one changed node. The peak does not rise;
+  // nodes outside of the returned interval stay where they are. Cost: one pass over the graph of a
+  // few nanoseconds per edge, and the interval's scheduling.
+  Interval reschedule(const SchedulingProblem& problem, std::span<const NodeId> changed,
+                      std::vector<NodeId>& order);
+
+ private:
+  struct Workspace;
+  RescheduleOptions options_;
+  std::unique_ptr<Workspace> workspace_;
+};
 
 }  // namespace magis

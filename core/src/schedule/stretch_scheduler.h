@@ -1,0 +1,26 @@
+// Schedules stretches of any length: pieces between narrow waists, windows where a piece is too
+// long.
+#pragma once
+
+#include "schedule/piece_scheduler.h"
+
+namespace magis {
+
+class StretchScheduler {
+ public:
+  // Windows have `window` nodes, at most PieceScheduler::kMostNodes, and overlap by half.
+  StretchScheduler(const SearchLimits& limits, int window);
+
+  // Puts [begin, end) of `placed` into an order of no higher peak. Whether no order of the stretch
+  // has a lower one.
+  bool improve(PlacedOrder& placed, std::size_t begin, std::size_t end);
+
+ private:
+  void sweep(PlacedOrder& placed, std::size_t begin, std::size_t end);
+
+  SearchLimits limits_;
+  std::size_t window_;
+  PieceScheduler pieces_;
+};
+
+}  // namespace magis
