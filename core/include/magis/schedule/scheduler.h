@@ -30,6 +30,12 @@ Schedule schedule_fully(const SchedulingProblem& problem, std::span<const NodeId
 // Never worse than program order.
 Schedule schedule_fully(const SchedulingProblem& problem, const FullScheduleOptions& options = {});
 
+// The valid order nearest to a ranking: always the node of least rank among those that may run next.
+// It carries an order over to a rewritten graph: what remains ranks as it stood, what is new as what
+// it replaces. Ranks are small numbers, not negative; of equals the earlier in program order comes
+// first. Linear where the ranking itself is valid.
+std::vector<NodeId> order_by_rank(const SchedulingProblem& problem, std::span<const int> rank);
+
 struct RescheduleOptions {
   // How far the interval reaches beyond what changed (the paper's constants): while at most
   // `farthest` nodes were passed, each with fewer unrelated nodes (nw) than the one before, and the
