@@ -13,30 +13,28 @@ namespace magis {
 template <int Words>
 class DownsetBeam {
  public:
-  // Looks for a way from `root` to the end of the piece on which nothing runs with `bound` bytes or
-  // more. What stays within `floor` is all the same. Appends it to `order`; returns its peak, or
-  // `bound` if there is none.
-  Bytes run(const Piece<Words>& piece, const Downset<Words>& root, Bytes floor, Bytes bound,
-            int width, std::vector<int>& order) {
-    states_.assign(1, root);
-    states_[0].parent = -1;
+  // Looks for an order on which nothing runs with `bound` bytes or more; what stays within `floor`
+  // is all the same. Whether there is one: then it is in order().
+  bool run(const Piece<Words>& piece, Bytes floor, Bytes bound, int width) {
+    states_.assign(1, Downset<Words>::nothing_done(piece));
     states_[0].peak = floor;
+    order_.clear();
     std::size_t begin = 0;
-    for (int left = piece.size() - root.done.count(); left > 0; --left) {
+    for (int length = 0; length < piece.size(); ++length) {
       const std::size_t end = states_.size();
       extend(piece, begin, end, bound);
-      if (states_.size() == end) return bound;
+      if (states_.size() == end) return false;
       keep_best(end, static_cast<std::size_t>(width));
       begin = end;
     }
-    const std::size_t length = order.size();
     for (auto s = static_cast<int32_t>(begin); states_[at(s)].parent >= 0;
          s = states_[at(s)].parent) {
-      order.push_back(states_[at(s)].node);
+      order_.push_back(states_[at(s)].node);
     }
-    std::reverse(order.begin() + static_cast<std::ptrdiff_t>(length), order.end());
-    return states_[begin].peak;
+    std::ranges::reverse(order_);
+    return true;
   }
+  const std::vector<int>& order() const { return order_; }
 
  private:
   static std::size_t at(int32_t i) { return static_cast<std::size_t>(i); }
@@ -92,6 +90,7 @@ class DownsetBeam {
     states_.erase(kept, states_.end());
   }
 
+  std::vector<int> order_;
   std::vector<Downset<Words>> states_;  // all lengths, one after another
   DownsetIndex<Words> index_;           // of the last length
 };

@@ -24,45 +24,38 @@
 #include <utility>
 #include <vector>
 
-#include "schedule/downset_beam.h"
+#include "schedule/downset.h"
 
 namespace magis {
-
-struct SearchLimits {
-  // Downsets explored from one from which everything else was forgotten; then a beam takes over.
-  int states = 20'000;
-  int beam = 32;  // downsets of each length that it keeps
-};
-
-struct SearchOutcome {
-  Bytes peak = 0;     // above what is live before the piece
-  bool better = false;  // than the order given: order() holds it
-  bool exact = true;  // no order has a lower peak
-};
 
 template <int Words>
 class DownsetSearch {
  public:
-  // Looks for an order whose peak is below `given`, that of the piece as it stands. No order's is
-  // below `floor`.
-  SearchOutcome run(const Piece<Words>& piece, Bytes given, Bytes floor,
-                    const SearchLimits& limits) {
+  enum class End : uint8_t {
+    found,   // an order of least peak: order() and threshold()
+    none,    // there is no order whose peak is below the bound
+    states,  // too many downsets; some best order begins with order()
+  };
+
+  // Looks for an order whose peak is below `bound`. No order's is below `floor`, or, what is below
+  // it does not count. Gives up after exploring `states` downsets from one from which everything
+  // else was forgotten.
+  End run(const Piece<Words>& piece, Bytes bound, Bytes floor, int states) {
     piece_ = &piece;
     threshold_ = floor;
     order_.clear();
     start_from(Downset<Words>::nothing_done(piece));
-    while (static_cast<int>(states_.size()) <= limits.states) {
-      if (open_.empty() && !raise_threshold(given)) return {given, false, true};
+    while (static_cast<int>(states_.size()) <= states) {
+      if (open_.empty() && !raise_threshold(bound)) return End::none;
       std::pop_heap(open_.begin(), open_.end());
       const int32_t lowest = open_.back().state;
       open_.pop_back();
-      if (!advance(lowest)) continue;
-      if (static_cast<int>(order_.size()) == piece.size()) return {threshold_, true, true};
+      if (advance(lowest) && static_cast<int>(order_.size()) == piece.size()) return End::found;
     }
-    const Bytes peak = beam_.run(piece, states_[0], threshold_, given, limits.beam, order_);
-    return {peak, peak < given, false};
+    return End::states;
   }
-  // Of the last run, if it was better.
+  // A lower bound of the peak, if the floor was one.
+  Bytes threshold() const { return threshold_; }
   const std::vector<int>& order() const { return order_; }
 
  private:
@@ -167,7 +160,6 @@ class DownsetSearch {
   DownsetIndex<Words> index_;
   std::vector<Open> open_;
   std::vector<Deferred> deferred_;
-  DownsetBeam<Words> beam_;
 };
 
 }  // namespace magis

@@ -17,6 +17,8 @@ struct IncrementalScheduler::Workspace {
   Narrowness narrowness;
   StretchScheduler stretches;
   std::vector<int> candidates;
+
+  void lower_peak(int windows, std::size_t length);
 };
 
 namespace {
@@ -34,7 +36,29 @@ int extension(const RescheduleOptions& options, std::span<const int> unrelated) 
   return length;
 }
 
+std::size_t position_of_peak(const PlacedOrder& placed) {
+  LiveBytesOfOrder bytes(*placed.problem);
+  Bytes peak = -1;
+  std::size_t position = 0;
+  for (std::size_t k = 0; k < placed.order.size(); ++k) {
+    const Bytes during = bytes.run(placed.order[k]);
+    if (during <= peak) continue;
+    peak = during;
+    position = k;
+  }
+  return position;
+}
+
 }  // namespace
+
+void IncrementalScheduler::Workspace::lower_peak(int windows, std::size_t length) {
+  for (int i = 0; i < windows; ++i) {
+    const std::size_t peak = position_of_peak(placed);
+    const std::size_t begin = peak - std::min(peak, length / 2);
+    const std::size_t end = std::min(begin + length, placed.order.size());
+    if (!stretches.lower(placed, begin, end)) return;
+  }
+}
 
 IncrementalScheduler::IncrementalScheduler(const RescheduleOptions& options)
     : options_(options), workspace_(std::make_unique<Workspace>(options)) {
@@ -71,8 +95,8 @@ IncrementalScheduler::Interval IncrementalScheduler::reschedule(const Scheduling
   const int stop = std::min(end, last + extension(options_, unrelated.subspan(before)));
   const Interval interval{static_cast<std::size_t>(begin), static_cast<std::size_t>(stop)};
   stretches.improve(placed, interval.begin, interval.end);
-  std::ranges::copy(placed.order.begin() + begin, placed.order.begin() + stop,
-                    order.begin() + begin);
+  workspace_->lower_peak(options_.peak_windows, static_cast<std::size_t>(options_.window));
+  order = placed.order;
   return interval;
 }
 

@@ -35,14 +35,19 @@ struct PlacedOrder {
   std::vector<int> position;  // by node
 };
 
-// Nodes are numbered by their place in the stretch.
+enum class Direction : uint8_t { forward, backward };
+
+// Nodes are numbered by their place in the stretch. Backward, time runs from the end: nodes are
+// numbered, run and wait for one another the other way round, and bytes are counted from what is
+// live when the stretch ends. The same search thus finds the end of an order.
 template <int Words>
 class Piece {
  public:
   using Set = Bits<Words>;
 
   // The stretch [begin, end) of `placed`, at most Set::kCapacity nodes.
-  void assign(const PlacedOrder& placed, std::size_t begin, std::size_t end);
+  void assign(const PlacedOrder& placed, std::size_t begin, std::size_t end,
+              Direction direction = Direction::forward);
 
   int size() const { return size_; }
   const Set& needs(int node) const { return needs_[at(node)]; }
@@ -50,19 +55,21 @@ class Piece {
   // Above what is live before it, `done` having run: most bytes while the node runs.
   Bytes during(int node, const Set& done) const {
     const Node& info = nodes_[at(node)];
+    const Bytes bytes =
+        direction_ == Direction::forward ? info.adds : info.adds + change(node, done);
     for (int i = info.first_operand; i < info.last_overwritable; ++i) {
-      if (dies(operands_[at(i)], node, done)) return info.adds - operands_[at(i)].bytes;
+      if (turns(operands_[at(i)], node, done)) return bytes - operands_[at(i)].bytes;
     }
-    return info.adds;
+    return bytes;
   }
   // Live bytes after it less those before it.
   Bytes change(int node, const Set& done) const {
     const Node& info = nodes_[at(node)];
     Bytes bytes = info.keeps;
     for (int i = info.first_operand; i < info.last_operand; ++i) {
-      if (dies(operands_[at(i)], node, done)) bytes -= operands_[at(i)].bytes;
+      if (turns(operands_[at(i)], node, done)) bytes -= operands_[at(i)].bytes;
     }
-    return bytes;
+    return direction_ == Direction::forward ? bytes : -bytes;
   }
   // Most bytes at any moment of the stretch as it is, and the first node where that is so.
   struct Peak {
@@ -70,8 +77,10 @@ class Piece {
     int node;
   };
   Peak given_peak() const;
-  // No order of the piece runs `node` with less: what it needs, and what is certainly made before
-  // it and read after it.
+  // Live bytes after the stretch less those before it.
+  Bytes given_change() const;
+  // No order of a forward piece runs `node` with less: what it needs, and what is certainly made
+  // before it and read after it.
   Bytes least_during(int node) const;
 
  private:
@@ -89,13 +98,22 @@ class Piece {
     int last_operand = 0;
   };
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  static bool dies(const Operand& operand, int node, const Set& done) {
+  // Whether the operand dies with the node, its last reader; backward, whether it comes to life.
+  bool turns(const Operand& operand, int node, const Set& done) const {
+    if (direction_ == Direction::backward) return !operand.readers.meets(done);
     Set later = done;
     later.insert(node);
     return operand.readers.within(later);
   }
-  void add_operand(const PlacedOrder& placed, TensorId tensor, int begin, int end);
+  int number_of(int position) const {
+    return direction_ == Direction::forward ? position - begin_ : end_ - 1 - position;
+  }
+  void add_operand(const PlacedOrder& placed, TensorId tensor);
+  void add_node(const PlacedOrder& placed, int position);
 
+  Direction direction_ = Direction::forward;
+  int begin_ = 0;
+  int end_ = 0;
   int size_ = 0;
   std::vector<Node> nodes_;
   std::vector<Operand> operands_;
@@ -104,51 +122,57 @@ class Piece {
 };
 
 template <int Words>
-void Piece<Words>::add_operand(const PlacedOrder& placed, TensorId tensor, int begin, int end) {
+void Piece<Words>::add_operand(const PlacedOrder& placed, TensorId tensor) {
   const int made_at = placed.position_of(placed.problem->maker[tensor]);
-  Operand operand{placed.problem->bytes[tensor], std::max(made_at - begin, -1), {}};
-  for (const NodeId reader : placed.problem->readers[static_cast<std::size_t>(tensor.index)]) {
+  Operand operand{placed.problem->bytes[tensor], made_at < begin_ ? -1 : number_of(made_at), {}};
+  for (const NodeId reader : placed.problem->readers[at(tensor.index)]) {
     const int position = placed.position_of(reader);
-    if (position >= end) return;  // outlives the piece
-    if (position >= begin) operand.readers.insert(position - begin);
+    if (position >= end_) return;  // outlives the piece
+    if (position >= begin_) operand.readers.insert(number_of(position));
   }
   operands_.push_back(operand);
 }
 
 template <int Words>
-void Piece<Words>::assign(const PlacedOrder& placed, std::size_t begin, std::size_t end) {
+void Piece<Words>::add_node(const PlacedOrder& placed, int position) {
   const SchedulingProblem& problem = *placed.problem;
-  const int from = static_cast<int>(begin);
-  const int to = static_cast<int>(end);
-  size_ = to - from;
+  const std::size_t row = SchedulingProblem::row(placed.order[at(position)]);
+  const int node = number_of(position);
+  for (const NodeId predecessor : problem.predecessors[row]) {
+    if (placed.position_of(predecessor) < begin_) continue;
+    const int other = number_of(placed.position_of(predecessor));
+    const auto [before, after] = std::minmax(node, other);
+    needs_[at(after)].insert(before);
+    allows_[at(before)].insert(after);
+  }
+  Node& info = nodes_[at(node)];
+  info.adds = problem.results[row] + problem.scratch[row];
+  info.keeps = problem.results[row];
+  for (const TensorId made : problem.makes[row]) {
+    if (problem.dies_unread(made)) info.keeps -= problem.bytes[made];
+  }
+  info.first_operand = static_cast<int>(operands_.size());
+  const auto overwritable = problem.overwritable[row];
+  for (const TensorId read : overwritable) add_operand(placed, read);
+  info.last_overwritable = static_cast<int>(operands_.size());
+  for (const TensorId read : problem.reads[row]) {
+    if (std::ranges::find(overwritable, read) == overwritable.end()) add_operand(placed, read);
+  }
+  info.last_operand = static_cast<int>(operands_.size());
+}
+
+template <int Words>
+void Piece<Words>::assign(const PlacedOrder& placed, std::size_t begin, std::size_t end,
+                          Direction direction) {
+  direction_ = direction;
+  begin_ = static_cast<int>(begin);
+  end_ = static_cast<int>(end);
+  size_ = end_ - begin_;
   nodes_.resize(at(size_));
   needs_.assign(at(size_), {});
   allows_.assign(at(size_), {});
   operands_.clear();
-  for (int node = 0; node < size_; ++node) {
-    const std::size_t row = SchedulingProblem::row(placed.order[at(from + node)]);
-    for (const NodeId before : problem.predecessors[row]) {
-      const int position = placed.position_of(before) - from;
-      if (position < 0) continue;
-      needs_[at(node)].insert(position);
-      allows_[at(position)].insert(node);
-    }
-    Node& info = nodes_[at(node)];
-    info.adds = problem.results[row] + problem.scratch[row];
-    info.keeps = problem.results[row];
-    for (const TensorId made : problem.makes[row]) {
-      if (problem.dies_unread(made)) info.keeps -= problem.bytes[made];
-    }
-    info.first_operand = static_cast<int>(operands_.size());
-    const auto overwritable = problem.overwritable[row];
-    for (const TensorId read : overwritable) add_operand(placed, read, from, to);
-    info.last_overwritable = static_cast<int>(operands_.size());
-    for (const TensorId read : problem.reads[row]) {
-      if (std::ranges::find(overwritable, read) != overwritable.end()) continue;
-      add_operand(placed, read, from, to);
-    }
-    info.last_operand = static_cast<int>(operands_.size());
-  }
+  for (int position = begin_; position < end_; ++position) add_node(placed, position);
 }
 
 template <int Words>
@@ -163,6 +187,17 @@ typename Piece<Words>::Peak Piece<Words>::given_peak() const {
     done.insert(node);
   }
   return peak;
+}
+
+template <int Words>
+Bytes Piece<Words>::given_change() const {
+  Bytes live = 0;
+  Set done;
+  for (int node = 0; node < size_; ++node) {
+    live += change(node, done);
+    done.insert(node);
+  }
+  return live;
 }
 
 template <int Words>
@@ -185,7 +220,7 @@ Bytes Piece<Words>::least_during(int node) const {
   const Node& info = nodes_[at(node)];
   Bytes live = info.adds;
   for (int i = info.first_operand; i < info.last_overwritable; ++i) {
-    if (!dies(operands_[at(i)], node, perhaps)) continue;
+    if (!turns(operands_[at(i)], node, perhaps)) continue;
     live -= operands_[at(i)].bytes;
     break;
   }

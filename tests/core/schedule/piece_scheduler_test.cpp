@@ -30,7 +30,7 @@ TEST(PieceScheduler, LeastPeakOfPiecesOfUpToFortyNodes) {
     const auto least = test::least_peak_by_downsets(step.problem, 20'000);
     if (!least) continue;
     PlacedOrder placed(step.problem, program_order(step.problem));
-    const SearchOutcome outcome =
+    const PieceOutcome outcome =
         PieceScheduler().improve(placed, 0, step.problem.size(), kExact);
     ASSERT_TRUE(is_valid_order(step.problem, placed.order)) << seed;
     ASSERT_TRUE(outcome.exact) << seed;
@@ -56,7 +56,7 @@ TEST(PieceScheduler, LeastPeakOfAStretchInTheMiddle) {
       for (std::size_t k = 0; k < begin; ++k) bytes.run(before[k]);
       return bytes.live();
     }();
-    const SearchOutcome outcome = PieceScheduler().improve(placed, begin, end, kExact);
+    const PieceOutcome outcome = PieceScheduler().improve(placed, begin, end, kExact);
     ASSERT_TRUE(is_valid_order(step.problem, placed.order)) << seed;
     for (std::size_t k = 0; k < before.size(); ++k) {
       if (k < begin || k >= end) {
@@ -82,7 +82,7 @@ TEST(PieceScheduler, BeamIsValidAndNeverWorse) {
     PlacedOrder placed(step.problem, program_order(step.problem));
     const std::size_t end = std::min(step.problem.size(), PieceScheduler::kMostNodes);
     const Bytes before = peak_of(step.problem, placed.order);
-    const SearchOutcome outcome =
+    const PieceOutcome outcome =
         PieceScheduler().improve(placed, 0, end, {.states = 0, .beam = 8});
     ASSERT_TRUE(is_valid_order(step.problem, placed.order)) << seed;
     ASSERT_LE(peak_of(step.problem, placed.order), before) << seed;
@@ -98,7 +98,7 @@ TEST(PieceScheduler, KeepsProgramOrderWhereNothingIsBetter) {
     PieceScheduler scheduler;
     scheduler.improve(placed, 0, step.problem.size(), kExact);
     const std::vector<NodeId> best = placed.order;
-    const SearchOutcome again = scheduler.improve(placed, 0, step.problem.size(), kExact);
+    const PieceOutcome again = scheduler.improve(placed, 0, step.problem.size(), kExact);
     EXPECT_FALSE(again.better);
     EXPECT_EQ(placed.order, best);
   }

@@ -43,6 +43,7 @@ struct RescheduleOptions {
   int farthest = 20;
   int narrow_enough = 10;
   int narrow = 4;
+  int peak_windows = 4;
   // As in FullScheduleOptions.
   int states = 300;
   int beam = 4;
