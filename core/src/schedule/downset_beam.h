@@ -84,8 +84,7 @@ class DownsetBeam {
       return std::tie(a.peak, a.live, a.parent, a.node) <
              std::tie(b.peak, b.live, b.parent, b.node);
     };
-    const auto kept =
-        first + static_cast<std::ptrdiff_t>(std::min(width, states_.size() - begin));
+    const auto kept = first + static_cast<std::ptrdiff_t>(std::min(width, states_.size() - begin));
     std::partial_sort(first, kept, states_.end(), better);
     states_.erase(kept, states_.end());
   }

@@ -9,13 +9,13 @@
 // One rule makes it fast. From D, let X be the first downset reached whose f is no larger than D's.
 // Then some best order continues from X, and everything else that was found on the way is
 // forgotten. Proof: f is submodular, for a tensor is live if its maker has run and not all of its
-// readers have. Among the subsets of X that contain D let Z be the largest of least f. The way to X,
-// restricted to Z, stays below p: f(P & Z) <= f(P) + f(Z) - f(P | Z) <= f(P) for each step P. Lowest
-// f first means that Z is reached no later than X, so Z = X. Now take a best order and run X before
-// the rest: f(Y | X) <= f(Y) + f(X) - f(Y & X) <= f(Y) for each step Y, so nothing runs with more
-// than before. In-place runs do not disturb this: where one lacks a reader in the smaller set, its
-// operand is counted on the right-hand side and not on the left. Leaves that never lower the peak by
-// waiting, and are placed first, are the case of a single step.
+// readers have. Among the subsets of X that contain D let Z be the largest of least f. The way to
+// X, restricted to Z, stays below p: f(P & Z) <= f(P) + f(Z) - f(P | Z) <= f(P) for each step P.
+// Lowest f first means that Z is reached no later than X, so Z = X. Now take a best order and run X
+// before the rest: f(Y | X) <= f(Y) + f(X) - f(Y & X) <= f(Y) for each step Y, so nothing runs with
+// more than before. In-place runs do not disturb this: where one lacks a reader in the smaller set,
+// its operand is counted on the right-hand side and not on the left. Leaves that never lower the
+// peak by waiting, and are placed first, are the case of a single step.
 #pragma once
 
 #include <algorithm>

@@ -18,7 +18,9 @@ struct IncrementalScheduler::Workspace {
   StretchScheduler stretches;
   std::vector<int> candidates;
 
-  void lower_peak(int windows, std::size_t length);
+  // Schedules windows around the peak while it stands near the interval and falls; takes them into
+  // the interval.
+  void lower_peak(int windows, std::size_t length, Interval& interval);
 };
 
 namespace {
@@ -51,12 +53,15 @@ std::size_t position_of_peak(const PlacedOrder& placed) {
 
 }  // namespace
 
-void IncrementalScheduler::Workspace::lower_peak(int windows, std::size_t length) {
+void IncrementalScheduler::Workspace::lower_peak(int windows, std::size_t length,
+                                                 Interval& interval) {
   for (int i = 0; i < windows; ++i) {
     const std::size_t peak = position_of_peak(placed);
     const std::size_t begin = peak - std::min(peak, length / 2);
     const std::size_t end = std::min(begin + length, placed.order.size());
-    if (!stretches.lower(placed, begin, end)) return;
+    const bool near = begin < interval.end && interval.begin < end;
+    if (!near || !stretches.lower_window(placed, begin, end)) return;
+    interval = {std::min(interval.begin, begin), std::max(interval.end, end)};
   }
 }
 
@@ -93,10 +98,13 @@ IncrementalScheduler::Interval IncrementalScheduler::reschedule(const Scheduling
   // Backward the bound is where the extension stopped, and belongs to the interval.
   const int begin = std::max(0, first - extension(options_, unrelated.first(before)));
   const int stop = std::min(end, last + extension(options_, unrelated.subspan(before)));
-  const Interval interval{static_cast<std::size_t>(begin), static_cast<std::size_t>(stop)};
+  Interval interval{static_cast<std::size_t>(begin), static_cast<std::size_t>(stop)};
   stretches.improve(placed, interval.begin, interval.end);
-  workspace_->lower_peak(options_.peak_windows, static_cast<std::size_t>(options_.window));
-  order = placed.order;
+  workspace_->lower_peak(options_.peak_windows, static_cast<std::size_t>(options_.window),
+                         interval);
+  const auto from = static_cast<std::ptrdiff_t>(interval.begin);
+  std::copy(placed.order.begin() + from,
+            placed.order.begin() + static_cast<std::ptrdiff_t>(interval.end), order.begin() + from);
   return interval;
 }
 

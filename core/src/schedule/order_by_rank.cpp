@@ -20,8 +20,7 @@ std::vector<NodeId> sorted_by_rank(const SchedulingProblem& problem, std::span<c
   return order;
 }
 
-std::vector<NodeId> least_ready_first(const SchedulingProblem& problem,
-                                      std::span<const int> rank) {
+std::vector<NodeId> least_ready_first(const SchedulingProblem& problem, std::span<const int> rank) {
   using Entry = std::pair<int, NodeId>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   IdMap<NodeId, int> missing;
@@ -45,8 +44,8 @@ std::vector<NodeId> least_ready_first(const SchedulingProblem& problem,
 }  // namespace
 
 std::vector<NodeId> order_by_rank(const SchedulingProblem& problem, std::span<const int> rank) {
-  MAGIS_CHECK(rank.size() == problem.size(),
-              rank.size() << " ranks for " << problem.size() << " nodes");
+  MAGIS_CHECK(rank.size() == problem.size(), rank.size()
+                                                 << " ranks for " << problem.size() << " nodes");
   std::vector<NodeId> order = sorted_by_rank(problem, rank);
   return is_valid_order(problem, order) ? order : least_ready_first(problem, rank);
 }

@@ -102,8 +102,7 @@ std::vector<NodeId> inductor_bfs_order(const SchedulingProblem& problem) {
   int now = 0;
   IdMap<NodeId, std::vector<int>> waited(problem.size());  // when its predecessors ran
   return list_schedule(
-      problem,
-      [&](NodeId a, NodeId b) { return std::tie(waited[a], a) < std::tie(waited[b], b); },
+      problem, [&](NodeId a, NodeId b) { return std::tie(waited[a], a) < std::tie(waited[b], b); },
       [&](NodeId node) {
         // In order of running, hence sorted.
         for (const NodeId next : problem.successors[SchedulingProblem::row(node)]) {

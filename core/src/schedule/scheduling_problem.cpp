@@ -154,7 +154,8 @@ class ProblemBuilder {
         if (dies_inside(read, node, ops[i])) freed += problem_.bytes[read];
       }
       for (const TensorId result : made) {
-        if (graph_.uses(result).empty() && !problem_.output[result]) freed += problem_.bytes[result];
+        if (graph_.uses(result).empty() && !problem_.output[result])
+          freed += problem_.bytes[result];
       }
       live -= freed;
     }

@@ -14,7 +14,8 @@ class StretchScheduler {
   // Puts [begin, end) of `placed` into an order of no higher peak. Whether no order of the stretch
   // has a lower one.
   bool improve(PlacedOrder& placed, std::size_t begin, std::size_t end);
-  bool lower(PlacedOrder& placed, std::size_t begin, std::size_t end) {
+  // The same of one window, at most that long. Whether its peak has fallen.
+  bool lower_window(PlacedOrder& placed, std::size_t begin, std::size_t end) {
     return pieces_.improve(placed, begin, end, limits_).better;
   }
 

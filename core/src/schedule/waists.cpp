@@ -101,7 +101,7 @@ class WaistCutter {
   // predecessor no earlier than it: following those leads to it. Leaves take no part.
   std::vector<std::size_t> find_waists() const {
     const std::size_t size = host_.size();
-    std::vector<int> earliest_after(size, -1);  // largest first successor of the earlier nodes
+    std::vector<int> earliest_after(size, -1);   // largest first successor of the earlier nodes
     std::vector<int> latest_before(size, end_);  // least last predecessor of the later nodes
     int reach = begin_;
     for (int k = begin_; k < end_; ++k) {

@@ -33,7 +33,8 @@ TEST(FullScheduler, OptimalOnTwoThousandSmallGraphs) {
 
 TEST(FullScheduler, NeverWorseThanTheOrderGiven) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const test::Scheduled step = test::random_scheduled(seed, 20 + 10 * static_cast<int>(seed % 20));
+    const test::Scheduled step =
+        test::random_scheduled(seed, 20 + 10 * static_cast<int>(seed % 20));
     test::Random random(seed);
     std::vector<NodeId> given;
     for (const OpId op : test::random_order(step.graph, random)) given.emplace_back(op.index);

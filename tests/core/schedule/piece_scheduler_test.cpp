@@ -30,8 +30,7 @@ TEST(PieceScheduler, LeastPeakOfPiecesOfUpToFortyNodes) {
     const auto least = test::least_peak_by_downsets(step.problem, 20'000);
     if (!least) continue;
     PlacedOrder placed(step.problem, program_order(step.problem));
-    const PieceOutcome outcome =
-        PieceScheduler().improve(placed, 0, step.problem.size(), kExact);
+    const PieceOutcome outcome = PieceScheduler().improve(placed, 0, step.problem.size(), kExact);
     ASSERT_TRUE(is_valid_order(step.problem, placed.order)) << seed;
     ASSERT_TRUE(outcome.exact) << seed;
     ASSERT_EQ(outcome.peak, *least) << seed;
@@ -82,8 +81,7 @@ TEST(PieceScheduler, BeamIsValidAndNeverWorse) {
     PlacedOrder placed(step.problem, program_order(step.problem));
     const std::size_t end = std::min(step.problem.size(), PieceScheduler::kMostNodes);
     const Bytes before = peak_of(step.problem, placed.order);
-    const PieceOutcome outcome =
-        PieceScheduler().improve(placed, 0, end, {.states = 0, .beam = 8});
+    const PieceOutcome outcome = PieceScheduler().improve(placed, 0, end, {.states = 0, .beam = 8});
     ASSERT_TRUE(is_valid_order(step.problem, placed.order)) << seed;
     ASSERT_LE(peak_of(step.problem, placed.order), before) << seed;
     improved += outcome.better;

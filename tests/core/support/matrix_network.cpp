@@ -158,8 +158,7 @@ int MatrixNetwork::add_source(Kind kind, int64_t rows, int64_t columns) {
   return id;
 }
 
-int MatrixNetwork::add(Kind kind, std::vector<int> operands, int axis, int64_t begin,
-                       int64_t end) {
+int MatrixNetwork::add(Kind kind, std::vector<int> operands, int axis, int64_t begin, int64_t end) {
   int64_t rows = item(operands[0]).rows;
   int64_t columns = item(operands[0]).columns;
   if (kind == Kind::mm) columns = item(operands[1]).columns;

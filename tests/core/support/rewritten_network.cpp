@@ -30,8 +30,8 @@ Edit edit_between(const NetworkStep& before, std::span<const NodeId> order,
     const int id = after.ids[n];
     const bool is_new = stood[at(id)] < 0;
     edit.rank.push_back(stood[at(is_new ? after.network.item(id).instead_of : id)]);
-    if (is_new || names_read(before.step.graph, was[at(id)]) !=
-                      names_read(after.step.graph, NodeId(n))) {
+    if (is_new ||
+        names_read(before.step.graph, was[at(id)]) != names_read(after.step.graph, NodeId(n))) {
       edit.changed.emplace_back(n);
     }
   }

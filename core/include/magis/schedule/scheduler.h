@@ -17,10 +17,10 @@ struct Schedule {
 };
 
 struct FullScheduleOptions {
-  int states = 20'000;  // a piece's downsets that are explored exactly before a beam takes over
-  int beam = 32;        // downsets of each length that the beam keeps
-  int window = 48;      // nodes of the stretches in which a piece is scheduled that is too long
-  int rounds = 8;       // of passes over the order, at most
+  int states = 4'000;  // a piece's downsets that one search explores before it commits itself
+  int beam = 8;        // downsets of each length where that does not lead to an end; 0: no beam
+  int window = 128;    // nodes of a stretch scheduled at once; longer pieces are swept; at most 256
+  int rounds = 8;      // of passes over the order, at most
 };
 
 // Schedules the whole problem. Never worse than `given`, a valid order, and `given` itself unless
@@ -30,10 +30,10 @@ Schedule schedule_fully(const SchedulingProblem& problem, std::span<const NodeId
 // Never worse than program order.
 Schedule schedule_fully(const SchedulingProblem& problem, const FullScheduleOptions& options = {});
 
-// The valid order nearest to a ranking: always the node of least rank among those that may run next.
-// It carries an order over to a rewritten graph: what remains ranks as it stood, what is new as what
-// it replaces. Ranks are small numbers, not negative; of equals the earlier in program order comes
-// first. Linear where the ranking itself is valid.
+// The valid order nearest to a ranking: always the node of least rank among those that may run
+// next. It carries an order over to a rewritten graph: what remains ranks as it stood, what is new
+// as what it replaces. Ranks are small numbers, not negative; of equals the earlier in program
+// order comes first. Linear where the ranking itself is valid.
 std::vector<NodeId> order_by_rank(const SchedulingProblem& problem, std::span<const int> rank);
 
 struct RescheduleOptions {
@@ -43,16 +43,18 @@ struct RescheduleOptions {
   int farthest = 20;
   int narrow_enough = 10;
   int narrow = 4;
-  int peak_windows = 4;
+  // Beyond the paper: where the peak then stands within a window of the interval, that window is
+  // scheduled too, at most so often while the peak falls. 0: the interval alone.
+  int peak_windows = 16;
   // As in FullScheduleOptions.
-  int states = 300;
+  int states = 1'000;
   int beam = 4;
-  int window = 48;
+  int window = 64;
 };
 
 // Puts an order in order again after a change nearby (paper section 6.1, Alg. 2): only an interval
-// around what changed is scheduled, by the code of the full scheduler. Keeps its working memory from
-// call to call; one object per thread.
+// around what changed is scheduled, by the code of the full scheduler. Keeps its working memory
+// from call to call; one object per thread.
 class IncrementalScheduler {
  public:
   explicit IncrementalScheduler(const RescheduleOptions& options = {});

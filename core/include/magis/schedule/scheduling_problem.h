@@ -44,8 +44,7 @@ struct SchedulingProblem {
 // `bytes` and `scratch` are those of the graph's cost table. Every stretch in `together` is a run
 // of consecutive operators in program order that has to stay as it is; what it reads from outside
 // stays until it has ended. O(operators + edges).
-SchedulingProblem make_scheduling_problem(const Graph& graph,
-                                          const IdMap<TensorId, Bytes>& bytes,
+SchedulingProblem make_scheduling_problem(const Graph& graph, const IdMap<TensorId, Bytes>& bytes,
                                           const IdMap<OpId, Bytes>& scratch,
                                           std::span<const std::vector<OpId>> together = {});
 
