@@ -15,33 +15,37 @@ const FissionNode& at(const FissionTree& tree, int node) {
 
 int64_t parts(int64_t length, int64_t part) { return (length + part - 1) / part; }
 
-// The longest part shorter than `part` that gives more parts.
-std::optional<int64_t> shorter_part(int64_t length, int64_t part, PartLengths lengths) {
-  for (int64_t p = part - 1; p >= 1; --p) {
-    if (lengths == PartLengths::divisors) {
-      if (length % p == 0) return p;
-    } else if (parts(length, p) > parts(length, part)) {
-      return p;
-    }
+// The part length that gives `count` parts: the shortest, which makes them as even as possible.
+// Nothing if none does, or if the last part would be shorter and may not.
+std::optional<int64_t> part_for(int64_t length, int64_t count, PartLengths lengths) {
+  if (count < 1 || count > length) return std::nullopt;
+  const int64_t part = parts(length, count);
+  if (parts(length, part) != count) return std::nullopt;
+  if (lengths == PartLengths::divisors && length % count != 0) return std::nullopt;
+  return part;
+}
+
+// The part length for `count` parts or the next number above.
+std::optional<int64_t> part_from(int64_t length, int64_t count, PartLengths lengths) {
+  for (; count <= length; ++count) {
+    if (const auto part = part_for(length, count, lengths)) return part;
   }
   return std::nullopt;
 }
 
-// The shortest part longer than `part` that gives fewer parts, but at least two; of the parts that
-// give as many, the longest is what shorter_part would have given.
-std::optional<int64_t> longer_part(int64_t length, int64_t part, PartLengths lengths) {
-  for (int64_t p = part + 1; p < length; ++p) {
-    if (lengths == PartLengths::divisors) {
-      if (length % p == 0) return p;
-    } else if (parts(length, p) < parts(length, part)) {
-      return parts(length, p) > 1 ? std::optional(p) : std::nullopt;
-    }
+std::optional<int64_t> shorter_part(const FissionRegion& region, PartLengths lengths) {
+  return part_from(region.length, region.part_count() + 1, lengths);
+}
+
+std::optional<int64_t> longer_part(const FissionRegion& region, PartLengths lengths) {
+  for (int64_t count = region.part_count() - 1; count > 1; --count) {
+    if (const auto part = part_for(region.length, count, lengths)) return part;
   }
   return std::nullopt;
 }
 
-// Sets the lengths of all nodes to what the enabled nodes around them leave; numbers of parts stay.
-// False if some enabled node cannot keep its number.
+// Sets the lengths of all nodes to what the enabled nodes around them leave. Enabled nodes keep
+// their number of parts, or take the next one that is possible; false if there is none.
 bool update_lengths(FissionTree& tree, PartLengths lengths) {
   bool possible = true;
   for (std::size_t n = 0; n < tree.nodes.size(); ++n) {
@@ -58,12 +62,10 @@ bool update_lengths(FissionTree& tree, PartLengths lengths) {
       region.length = region.part = length;
       continue;
     }
-    const int64_t count = region.part_count();
-    const int64_t part = std::max<int64_t>(1, parts(length, count));
+    const auto part = part_from(length, region.part_count(), lengths);
+    possible &= part.has_value();
     region.length = length;
-    region.part = part;
-    possible &= parts(length, part) == count && length > 1 &&
-                (lengths == PartLengths::uneven || length % count == 0);
+    region.part = part.value_or(1);
   }
   return possible;
 }
@@ -118,18 +120,17 @@ std::optional<FissionTree> attempt(FissionTree tree, Mutation mutation, PartLeng
   switch (mutation.kind) {
     case MutationKind::enable:
     case MutationKind::mutate:
-      part = shorter_part(region.length, region.part, lengths);
+      part = shorter_part(region, lengths);
       break;
     case MutationKind::mutate_back:
-      part = longer_part(region.length, region.part, lengths);
+      part = longer_part(region, lengths);
       break;
     case MutationKind::disable:
       break;
     case MutationKind::lift: {
       region.part = region.length;
       changed = at(tree, mutation.node).parent;
-      const int64_t length = at(tree, changed).region.length;
-      part = shorter_part(length, length, lengths);
+      part = shorter_part(at(tree, changed).region, lengths);
       break;
     }
   }

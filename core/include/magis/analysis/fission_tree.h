@@ -94,13 +94,13 @@ struct Mutation {
 // Part lengths that mutations choose from.
 enum class PartLengths : uint8_t {
   divisors,  // those that divide the length, as in the paper
-  uneven,    // all that give another number of parts: the last part may be shorter
+  uneven,    // any number of parts, as even as can be: the last part may be shorter
 };
 // All that apply to the tree, by node. A node that overlaps an enabled one without being nested
-// with it is not enabled. Enabling and lifting start with the longest part; a nested region on the
-// same axis keeps its number of parts when the part that it splits changes, and mutations that
-// leave too short a part for that do not apply. Whether regions can run side by side is for
-// why_invalid to say.
+// with it is not enabled. Enabling and lifting start with the fewest parts. A nested region on the
+// same axis keeps its number of parts when the part that it splits changes, or takes the next one
+// that is possible; mutations that leave too short a part for that do not apply. Whether regions
+// can run side by side is for why_invalid to say.
 std::vector<Mutation> mutations(const FissionTree& tree, PartLengths lengths);
 FissionTree apply(const FissionTree& tree, Mutation mutation, PartLengths lengths);
 
