@@ -127,6 +127,7 @@ class LabellingCandidates {
                       const FissionTreeOptions& options, const OpWeights& weights)
       : axes_(axes),
         labelling_(labelling),
+        hotspots_(hotspots),
         options_(options),
         weights_(weights),
         tree_(dominator_tree(axes, labelling, hotspots)),
@@ -166,11 +167,15 @@ class LabellingCandidates {
     auto region = largest_region(axes_, labelling_, dominated, weights_);
     if (!region) return std::nullopt;
     if (!options_.repair && region->operators.size() != dominated.size()) return std::nullopt;
+    if (options_.price_results && estimated_saving(axes_, *region, hotspots_) <= 0) {
+      return std::nullopt;
+    }
     return region;
   }
 
   const AxisGraph& axes_;
   const Labelling& labelling_;
+  const Hotspots& hotspots_;
   const FissionTreeOptions& options_;
   const OpWeights& weights_;
   DominatorTree tree_;

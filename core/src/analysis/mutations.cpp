@@ -17,36 +17,36 @@ int64_t parts(int64_t length, int64_t part) { return (length + part - 1) / part;
 
 // The part length that gives `count` parts: the shortest, which makes them as even as possible.
 // Nothing if none does, or if the last part would be shorter and may not.
-std::optional<int64_t> part_for(int64_t length, int64_t count, PartLengths lengths) {
+std::optional<int64_t> part_for(int64_t length, int64_t count, PartChoice choice) {
   if (count < 1 || count > length) return std::nullopt;
   const int64_t part = parts(length, count);
   if (parts(length, part) != count) return std::nullopt;
-  if (lengths == PartLengths::divisors && length % count != 0) return std::nullopt;
+  if (choice == PartChoice::divisors && length % count != 0) return std::nullopt;
   return part;
 }
 
 // The part length for `count` parts or the next number above.
-std::optional<int64_t> part_from(int64_t length, int64_t count, PartLengths lengths) {
+std::optional<int64_t> part_from(int64_t length, int64_t count, PartChoice choice) {
   for (; count <= length; ++count) {
-    if (const auto part = part_for(length, count, lengths)) return part;
+    if (const auto part = part_for(length, count, choice)) return part;
   }
   return std::nullopt;
 }
 
-std::optional<int64_t> shorter_part(const FissionRegion& region, PartLengths lengths) {
-  return part_from(region.length, region.part_count() + 1, lengths);
+std::optional<int64_t> shorter_part(const FissionRegion& region, PartChoice choice) {
+  return part_from(region.length, region.part_count() + 1, choice);
 }
 
-std::optional<int64_t> longer_part(const FissionRegion& region, PartLengths lengths) {
+std::optional<int64_t> longer_part(const FissionRegion& region, PartChoice choice) {
   for (int64_t count = region.part_count() - 1; count > 1; --count) {
-    if (const auto part = part_for(region.length, count, lengths)) return part;
+    if (const auto part = part_for(region.length, count, choice)) return part;
   }
   return std::nullopt;
 }
 
-// Sets the lengths of all nodes to what the enabled nodes around them leave. Enabled nodes keep
+// Sets the choice of all nodes to what the enabled nodes around them leave. Enabled nodes keep
 // their number of parts, or take the next one that is possible; false if there is none.
-bool update_lengths(FissionTree& tree, PartLengths lengths) {
+bool update_lengths(FissionTree& tree, PartChoice choice) {
   bool possible = true;
   for (std::size_t n = 0; n < tree.nodes.size(); ++n) {
     FissionNode& node = tree.nodes[n];
@@ -62,7 +62,7 @@ bool update_lengths(FissionTree& tree, PartLengths lengths) {
       region.length = region.part = length;
       continue;
     }
-    const auto part = part_from(length, region.part_count(), lengths);
+    const auto part = part_from(length, region.part_count(), choice);
     possible &= part.has_value();
     region.length = length;
     region.part = part.value_or(1);
@@ -113,30 +113,30 @@ bool applies(const FissionTree& tree, Mutation mutation) {
 }
 
 // The tree after the mutation, unless some part cannot be that long or regions overlap.
-std::optional<FissionTree> attempt(FissionTree tree, Mutation mutation, PartLengths lengths) {
+std::optional<FissionTree> attempt(FissionTree tree, Mutation mutation, PartChoice choice) {
   int changed = mutation.node;
   FissionRegion& region = at(tree, mutation.node).region;
   std::optional<int64_t> part = region.length;
   switch (mutation.kind) {
     case MutationKind::enable:
     case MutationKind::mutate:
-      part = shorter_part(region, lengths);
+      part = shorter_part(region, choice);
       break;
     case MutationKind::mutate_back:
-      part = longer_part(region, lengths);
+      part = longer_part(region, choice);
       break;
     case MutationKind::disable:
       break;
     case MutationKind::lift: {
       region.part = region.length;
       changed = at(tree, mutation.node).parent;
-      part = shorter_part(at(tree, changed).region, lengths);
+      part = shorter_part(at(tree, changed).region, choice);
       break;
     }
   }
   if (!part) return std::nullopt;
   at(tree, changed).region.part = *part;
-  if (!update_lengths(tree, lengths)) return std::nullopt;
+  if (!update_lengths(tree, choice)) return std::nullopt;
   if (at(tree, changed).enabled() && overlaps_enabled(tree, changed)) return std::nullopt;
   return tree;
 }
@@ -159,21 +159,21 @@ std::string_view to_text(MutationKind kind) {
   return "";
 }
 
-std::vector<Mutation> mutations(const FissionTree& tree, PartLengths lengths) {
+std::vector<Mutation> mutations(const FissionTree& tree, PartChoice choice) {
   using enum MutationKind;
   std::vector<Mutation> found;
   for (int n = 0; n < static_cast<int>(tree.nodes.size()); ++n) {
     for (const MutationKind kind : {enable, lift, disable, mutate, mutate_back}) {
       const Mutation mutation{kind, n};
-      if (applies(tree, mutation) && attempt(tree, mutation, lengths)) found.push_back(mutation);
+      if (applies(tree, mutation) && attempt(tree, mutation, choice)) found.push_back(mutation);
     }
   }
   return found;
 }
 
-FissionTree apply(const FissionTree& tree, Mutation mutation, PartLengths lengths) {
+FissionTree apply(const FissionTree& tree, Mutation mutation, PartChoice choice) {
   MAGIS_CHECK(applies(tree, mutation), to_text(mutation.kind) << " node " << mutation.node);
-  auto result = attempt(tree, mutation, lengths);
+  auto result = attempt(tree, mutation, choice);
   MAGIS_CHECK(result.has_value(), to_text(mutation.kind) << " node " << mutation.node);
   return *std::move(result);
 }

@@ -52,9 +52,9 @@ class Mutations : public testing::Test {
     ADD_FAILURE() << first;
     return -1;
   }
-  std::string text(const FissionTree& t, PartLengths lengths = PartLengths::divisors) const {
+  std::string text(const FissionTree& t, PartChoice choice = PartChoice::divisors) const {
     std::string all;
-    for (const Mutation& m : mutations(t, lengths)) {
+    for (const Mutation& m : mutations(t, choice)) {
       const auto& region = t.nodes[static_cast<std::size_t>(m.node)].region;
       all += (all.empty() ? "" : ", ") + std::string(to_text(m.kind)) + " " +
              test::names(graph, region.operators);
@@ -62,7 +62,7 @@ class Mutations : public testing::Test {
     return all;
   }
   static FissionTree step(const FissionTree& t, MutationKind kind, int node) {
-    return apply(t, {kind, node}, PartLengths::divisors);
+    return apply(t, {kind, node}, PartChoice::divisors);
   }
   int64_t part(const FissionTree& t, int node) const {
     return t.nodes[static_cast<std::size_t>(node)].region.part;
@@ -136,17 +136,17 @@ TEST_F(Mutations, KeepTheNumberOfPartsOfWhatIsNested) {
   // split in 4, as 3 do not divide them; parts of 3 cannot be.
   EXPECT_EQ(text(now), "mutate a b c d e, disable b c, mutate b c, mutate back b c, enable e");
   while (true) {
-    const std::vector<Mutation> all = mutations(now, PartLengths::divisors);
+    const std::vector<Mutation> all = mutations(now, PartChoice::divisors);
     const Mutation next{MutationKind::mutate, top};
     if (std::ranges::find(all, next) == all.end()) break;
-    now = apply(now, next, PartLengths::divisors);
+    now = apply(now, next, PartChoice::divisors);
   }
   EXPECT_EQ(part(now, top), 4);
   EXPECT_EQ(part(now, leaf), 1);
 }
 
 // All part lengths that a leaf over an axis of this length takes, one mutation after another.
-std::string part_lengths(int64_t length, PartLengths lengths) {
+std::string part_lengths(int64_t length, PartChoice choice) {
   const Graph graph =
       parse_body("batch %x \"x\" : f32[" + std::to_string(length) + "]\n%a = aten.tanh(%x) : f32[" +
                  std::to_string(length) + "]\noutput aux \"a\" %a\n");
@@ -155,33 +155,33 @@ std::string part_lengths(int64_t length, PartLengths lengths) {
       nest_regions(axes, {make_region(graph, grow(axes, OpId(0), 0), {"a"}, length)});
   std::string text = std::to_string(length);
   for (Mutation next{MutationKind::enable, 0};; next.kind = MutationKind::mutate) {
-    const std::vector<Mutation> all = mutations(tree, lengths);
+    const std::vector<Mutation> all = mutations(tree, choice);
     if (std::ranges::find(all, next) == all.end()) return text;
-    tree = apply(tree, next, lengths);
+    tree = apply(tree, next, choice);
     text += " " + std::to_string(tree.nodes[0].region.part);
   }
 }
 
 TEST(MutationParts, DivideTheLengthOrLeaveTheLastPartShorter) {
-  EXPECT_EQ(part_lengths(12, PartLengths::divisors), "12 6 4 3 2 1");
-  EXPECT_EQ(part_lengths(10, PartLengths::divisors), "10 5 2 1");
-  EXPECT_EQ(part_lengths(10, PartLengths::uneven), "10 5 4 3 2 1");
-  EXPECT_EQ(part_lengths(7, PartLengths::divisors), "7 1");
-  EXPECT_EQ(part_lengths(7, PartLengths::uneven), "7 4 3 2 1");
+  EXPECT_EQ(part_lengths(12, PartChoice::divisors), "12 6 4 3 2 1");
+  EXPECT_EQ(part_lengths(10, PartChoice::divisors), "10 5 2 1");
+  EXPECT_EQ(part_lengths(10, PartChoice::uneven), "10 5 4 3 2 1");
+  EXPECT_EQ(part_lengths(7, PartChoice::divisors), "7 1");
+  EXPECT_EQ(part_lengths(7, PartChoice::uneven), "7 4 3 2 1");
 }
 
 // Whatever is done, in whatever order, the enabled regions are what can be split.
 TEST_F(Mutations, LeadToValidRegionsOnly) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Random random(seed);
-    const PartLengths lengths = seed % 2 == 0 ? PartLengths::divisors : PartLengths::uneven;
+    const PartChoice choice = seed % 2 == 0 ? PartChoice::divisors : PartChoice::uneven;
     FissionTree now = tree;
     std::size_t most = 0;
     for (int i = 0; i < 40; ++i) {
-      const std::vector<Mutation> all = mutations(now, lengths);
+      const std::vector<Mutation> all = mutations(now, choice);
       ASSERT_FALSE(all.empty());
       const Mutation next = all[random.below(all.size())];
-      now = apply(now, next, lengths);
+      now = apply(now, next, choice);
       const std::vector<FissionRegion> enabled = enabled_regions(now);
       ASSERT_EQ(why_invalid(axes, enabled), std::nullopt) << to_text(graph, now);
       for (const FissionRegion& region : enabled) most = std::max(most, region.children.size());

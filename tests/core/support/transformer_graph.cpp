@@ -244,7 +244,7 @@ class Writer {
           << ", none, 1, -100) : f32[], f32[]\n";
     tail_ << "output loss \"\" " << loss << "\n";
     phase_ = " backward";
-    const std::string one = run("one", "ones_like(" + loss + ", pin_memory=false)", "f32[]");
+    const std::string one = run("one", "full([], 1, dtype=torch.float32)", "f32[]");
     const std::string d_chances = run("dnll",
                                       "nll_loss_backward(" + one + ", " + chances + ", " + labels +
                                           ", none, 1, -100, " + total + ")",

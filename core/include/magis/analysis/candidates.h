@@ -11,13 +11,6 @@
 
 namespace magis {
 
-// What splitting `region` in two saves of the peak at which `hotspots` are live: half of the
-// hotspots that become part-sized, less what has to exist in full while the region runs and is not
-// live at the peak anyway - concatenated results, accumulators, tensors read from outside. Children
-// are ignored.
-Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region,
-                       const Hotspots& hotspots);
-
 struct FissionCandidate {
   FissionRegion region;  // valid, part == length
   Bytes saving = 0;      // estimated, > 0

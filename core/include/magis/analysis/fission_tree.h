@@ -46,6 +46,13 @@ struct DominatorScores {
 DominatorScores score_dominators(const AxisGraph& axes, const DominatorTree& tree,
                                  const Hotspots& hotspots);
 
+// What splitting `region` in two saves of the peak at which `hotspots` are live: half of the
+// hotspots that become part-sized, less what has to exist in full while the region runs and is not
+// live at the peak anyway - concatenated results, accumulators, tensors read from outside. Children
+// are ignored.
+Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region,
+                       const Hotspots& hotspots);
+
 struct FissionNode {
   FissionRegion region;  // without children; part == length: disabled, a candidate
   int64_t units = 0;     // length of the axis in the unsplit graph
@@ -71,6 +78,9 @@ struct FissionTreeOptions {
   // Where what a chosen operator dominates is no valid region, take the largest one inside. The
   // paper drops it.
   bool repair = true;
+  // Drop candidates whose estimated_saving is not positive. The paper's score does not price what
+  // is read outside.
+  bool price_results = true;
 };
 // Alg. 1 on every labelling. Regions of `enabled` (with their parts; nested ones flattened) are in
 // the tree as well.
@@ -92,7 +102,7 @@ struct Mutation {
   bool operator==(const Mutation&) const = default;
 };
 // Part lengths that mutations choose from.
-enum class PartLengths : uint8_t {
+enum class PartChoice : uint8_t {
   divisors,  // those that divide the length, as in the paper
   uneven,    // any number of parts, as even as can be: the last part may be shorter
 };
@@ -101,8 +111,8 @@ enum class PartLengths : uint8_t {
 // same axis keeps its number of parts when the part that it splits changes, or takes the next one
 // that is possible; mutations that leave too short a part for that do not apply. Whether regions
 // can run side by side is for why_invalid to say.
-std::vector<Mutation> mutations(const FissionTree& tree, PartLengths lengths);
-FissionTree apply(const FissionTree& tree, Mutation mutation, PartLengths lengths);
+std::vector<Mutation> mutations(const FissionTree& tree, PartChoice choice);
+FissionTree apply(const FissionTree& tree, Mutation mutation, PartChoice choice);
 
 // The enabled nodes, nested.
 std::vector<FissionRegion> enabled_regions(const FissionTree& tree);
