@@ -207,6 +207,30 @@ output aux "q" %q
   EXPECT_EQ(net.check(net.grow_at("a", 1), {"a", "y", "z"}, 2), "");
 }
 
+TEST(Region, NamesTheBatchNormThatStandsInTheWay) {
+  const Case net(R"(
+site @1 "features.bn" "net.py:12"
+batch %x "x" : f32[4,8,5,5]
+param %w "bn.weight" : f32[8]
+param %b "bn.bias" : f32[8]
+buffer %mean "bn.running_mean" : f32[8]
+buffer %var "bn.running_var" : f32[8]
+%a = aten.relu(%x) : f32[4,8,5,5]
+%y, %m, %v, %rm, %rv = aten._native_batch_norm_legit_functional(%a, %w, %b, %mean, %var, true, 0.1, 1e-05) : f32[4,8,5,5], f32[8], f32[8], f32[8], f32[8] @1
+%z = aten.relu(%y) : f32[4,8,5,5]
+output aux "z" %z
+output buffer "bn.running_mean" %rm
+output buffer "bn.running_var" %rv
+)");
+  const Labelling batch = net.grow_at("a", 0);
+  ASSERT_EQ(batch.obstacles.size(), 1u);
+  EXPECT_EQ(to_text(net.axes, batch.obstacles[0]),
+            "%y (aten._native_batch_norm_legit_functional in features.bn at net.py:12) needs the "
+            "whole axis of length 4 at once");
+  // Channels go through.
+  EXPECT_EQ(net.check(net.grow_at("a", 1), {"a", "y", "z"}, 2), "");
+}
+
 TEST(Region, NestsOnItsOwnAxisAndOnAnother) {
   const Case chain(R"(
 batch %x "x" : f32[8,6]
