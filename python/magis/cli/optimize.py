@@ -48,6 +48,14 @@ def optimize(
         int, typer.Option(metavar="STATES", help="How many states to evaluate; 0 is no bound.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Same seed and state budget, same plan.")] = 0,
+    fission: Annotated[
+        bool,
+        typer.Option(
+            "--fission/--no-fission",
+            help="Whether regions of the graph may run part by part: sums over parts round "
+            "differently in the last bits.",
+        ),
+    ] = True,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="PLAN", help="Where to save the plan (JSON)."),
@@ -70,8 +78,8 @@ def optimize(
     _check_outputs(file, output, emit)
     graph = read_graph(file)
     profile = device_profile(device, graph.device)
-    target = resolve(graph, limit, profile)
-    result = search(graph, target, profile, budget)
+    target = resolve(graph, limit, profile, fission=fission)
+    result = search(graph, target, profile, budget, fission=fission)
     report = Report.build(
         result,
         device=profile,

@@ -10,6 +10,7 @@ from magis import _core
 from magis.limits import Limit, MemoryLimit
 from magis.report.text import bytes_text, seconds_text
 from magis.runtime.lower_bound import check_lower_bound
+from magis.runtime.parts import search_with_parts_measured
 from magis.runtime.progress import search_progress
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Target:
     baseline_seconds: float
 
 
-def resolve(graph: _core.Graph, limit: Limit, profile: str) -> Target:
+def resolve(graph: _core.Graph, limit: Limit, profile: str, *, fission: bool = True) -> Target:
     """What `limit` comes to; ratios refer to the captured graph in program order.
 
     Raises LimitError, quoting the certified lower bound and what dominates it, if no plan of this
@@ -47,21 +48,34 @@ def resolve(graph: _core.Graph, limit: Limit, profile: str) -> Target:
         return Target(text, {"latency_limit": seconds}, baseline.seconds)
     most = limit.resolve(baseline.peak_bytes)
     text = f"{limit} ({bytes_text(most)})"
-    check_lower_bound(graph, profile, str(limit), most)
+    check_lower_bound(graph, profile, str(limit), most, fission=fission)
     return Target(text, {"memory_limit": most}, baseline.seconds)
 
 
-def search(graph: _core.Graph, target: Target, profile: str, budget: Budget) -> _core.Result:
-    """The best plan found, verified. Ctrl-C ends the search; the best plan so far comes back."""
-    with search_progress(budget.seconds, target.baseline_seconds) as progress:
-        result = _core.optimize(
-            graph,
-            device=profile,
-            time_budget=budget.seconds,
-            state_budget=budget.states,
-            seed=budget.seed,
-            progress=progress,
-            **target.keywords,
-        )
+def search(
+    graph: _core.Graph, target: Target, profile: str, budget: Budget, *, fission: bool
+) -> _core.Result:
+    """The best plan found, verified. Ctrl-C ends the search; the best plan so far comes back.
+
+    Where the graph holds scratch measured on CPU, that of a plan's parts is measured here too.
+    """
+
+    def run(memory_limit: int | None) -> _core.Result:
+        limit = target.keywords if memory_limit is None else {"memory_limit": memory_limit}
+        with search_progress(budget.seconds, target.baseline_seconds) as progress:
+            return _core.optimize(
+                graph,
+                device=profile,
+                time_budget=budget.seconds,
+                state_budget=budget.states,
+                seed=budget.seed,
+                fission=fission,
+                progress=progress,
+                **limit,
+            )
+
+    most = target.keywords.get("memory_limit")
+    measured = graph.device == "cpu" and " scratch " in graph.text()
+    result = search_with_parts_measured(run, profile, most) if measured else run(most)
     result.plan.verify()
     return result

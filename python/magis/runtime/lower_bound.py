@@ -7,15 +7,17 @@ from magis.errors import LimitError
 from magis.report.text import bytes_text
 
 
-def check_lower_bound(graph: _core.Graph, profile: str, limit: str, most: int) -> None:
+def check_lower_bound(
+    graph: _core.Graph, profile: str, limit: str, most: int, *, fission: bool = True
+) -> None:
     """Raises LimitError, quoting the certified lower bound and what dominates it, if `most` bytes
-    lie below it. `limit` is how the user gave them.
+    lie below it. `limit` is how the user gave them; `fission`: regions may run in parts.
     """
-    bound = _core.lower_bound(graph, device=profile)
+    bound = _core.lower_bound(graph, device=profile, fission=fission)
     if most < bound.bytes:
         raise LimitError(
             f"{limit} ({bytes_text(most)}) lies below the certified lower bound of "
-            f"{bound.bytes:,} bytes ({bytes_text(bound.bytes)}): no order and no recomputation of "
+            f"{bound.bytes:,} bytes ({bytes_text(bound.bytes)}): no plan of "
             f"this graph stays under it. {bytes_text(bound.persistent_bytes)} are there before the "
             f"step (parameters, buffers, batch); the rest is {bound.reason}. "
             "Give a higher limit, or a smaller batch"

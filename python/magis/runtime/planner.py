@@ -14,12 +14,9 @@ from magis import _core
 from magis.errors import LimitNotMetError, MagisError, PlanError
 from magis.limits import Limit, MemoryLimit
 from magis.report.text import bytes_text
+from magis.runtime.parts import search_with_parts_measured
 from magis.runtime.progress import Callback, listening
-from magis.runtime.scratch import with_parts_measured
 from magis.verify import verify_plan
-
-# How often a plan is searched for whose parts turn out to need more scratch than estimated.
-_MOST_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -114,17 +111,15 @@ def search(
     the parts of regions; a plan that the measurement pushes over the limit is searched for again.
     fission: regions may run in parts.
     """
-    result = _optimize(graph, settings, bound, fission)
-    aim = bound
-    for _ in range(_MOST_REPEATS):
-        if not result.regions or measured_on.type != "cpu":
-            break
-        promised = result.met
-        result = _with_parts_measured(result, settings, bound)
-        if result.met or not promised or aim.memory_bytes is None or bound.memory_bytes is None:
-            break
-        aim = Bound(memory_bytes=aim.memory_bytes - (result.peak_bytes - bound.memory_bytes))
-        result = _optimize(graph, settings, aim, fission)
+
+    def run(memory_limit: int | None) -> _core.Result:
+        aim = Bound(memory_bytes=memory_limit, seconds=bound.seconds)
+        return _optimize(graph, settings, aim, fission)
+
+    if measured_on.type == "cpu":
+        result = search_with_parts_measured(run, settings.profile, bound.memory_bytes)
+    else:
+        result = run(bound.memory_bytes)
     _verify(result, settings)
     if not result.met and settings.strict:
         raise LimitNotMetError(_not_met(result, settings, bound))
@@ -145,13 +140,6 @@ def _optimize(
             progress=listener,
             **bound.keywords(),
         )
-
-
-def _with_parts_measured(
-    result: _core.Result, settings: SearchSettings, bound: Bound
-) -> _core.Result:
-    plan = _core.Plan.parse(with_parts_measured(result.plan.text()), "plan")
-    return result.with_plan(plan, device=settings.profile, memory_limit=bound.memory_bytes)
 
 
 def _verify(result: _core.Result, settings: SearchSettings) -> None:
