@@ -61,6 +61,22 @@ def test_parts_make_the_whole(operator: str) -> None:
         check(call)
 
 
+@pytest.mark.parametrize("operator", sorted(CASES))
+def test_parts_make_the_whole_in_16_bits(operator: str) -> None:
+    """Other kernels, and other faults with slices that are not contiguous."""
+    for call in CASES[operator]:
+        short = call.in_precision(torch.bfloat16)
+        try:
+            signature = signature_of(short)
+        except RuntimeError:
+            continue  # no kernel for it
+        if signature is None:
+            continue
+        for split in splits_of(signature):
+            if split.part == 1:
+                check_split(short, signature, split)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="operators of CUDA alone")
 def test_parts_make_the_whole_on_a_gpu() -> None:
     seen = set()
