@@ -11,6 +11,8 @@ struct AttentionForm {
   std::size_t bias = kNoPosition;           // or the keyword attn_mask
   std::size_t output = 0, logsumexp = 0;    // of backwards
   std::size_t longest_query = kNoPosition;  // an integer that repeats the number of query rows
+  // CUDA's backwards are not known to follow the strides of a log-sum-exp.
+  bool contiguous_logsumexp = false;
   // The rows of the log-sum-exp are padded: query rows do not split.
   bool pads_rows = false;
 
@@ -100,6 +102,7 @@ Signature attention_backward(const Graph& graph, const Operator& op, const Atten
   signature.set_operand(3, axes->value());
   signature.set_operand(form.output, axes->output());
   signature.set_operand(form.logsumexp, logsumexp_dims(*axes, form, *logsumexp));
+  if (form.contiguous_logsumexp) signature.needs_contiguous(form.logsumexp);
   set_bias(signature, form, *axes);
   const bool rows_repeat = !signature.absent(form.longest_query, "max_q");
   if (rows_repeat) signature.repeats_length(form.longest_query, axes->row);
@@ -139,7 +142,8 @@ Signature attention_flash_backward(const Graph& graph, const Operator& op) {
                              .causal = 11,
                              .output = 4,
                              .logsumexp = 5,
-                             .longest_query = 8});
+                             .longest_query = 8,
+                             .contiguous_logsumexp = true});
 }
 
 // (query, key, value, attn_bias, compute_log_sumexp, dropout_p, is_causal, *, scale).
@@ -157,6 +161,7 @@ Signature attention_efficient_backward(const Graph& graph, const Operator& op) {
                              .bias = 4,
                              .output = 5,
                              .logsumexp = 6,
+                             .contiguous_logsumexp = true,
                              .pads_rows = true});
 }
 
@@ -176,7 +181,8 @@ Signature attention_cudnn_backward(const Graph& graph, const Operator& op) {
                              .bias = 8,
                              .output = 4,
                              .logsumexp = 5,
-                             .longest_query = 11});
+                             .longest_query = 11,
+                             .contiguous_logsumexp = true});
 }
 
 }  // namespace magis

@@ -12,7 +12,7 @@ void add_norms(OpTableBuilder& table) {
       .axes("b*N*, b*N*, [N*], #b*.*, #b*.*, N*, N*, _ -> b*N*, N*+b*, N*+b*");
   table.pure({"aten._fused_rms_norm"}).axes("b*N*, [N*], N*, _ -> b*N*, b*.*");
   table.pure({"aten._fused_rms_norm_backward"})
-      .axes("b*N*, b*N*, [N*], b*.*, N*, _ -> b*N*, N*+b*");
+      .axes("b*N*, b*N*, [N*], #b*.*, N*, _ -> b*N*, N*+b*");
   table.pure({"aten.native_group_norm"}).axes(group_norm);
   table.pure({"aten.native_group_norm_backward"}).axes(group_norm_backward);
 
