@@ -34,26 +34,18 @@ FissionRegion region_from(const PyRegions& regions, nb::handle choice) {
   FissionRegion region = regions.candidates[index].region;
   if (part < 1) throw UserError("a part has at least one unit");
   region.part = std::min(part, region.length);
-  for (nb::handle child : children) region.children.push_back(region_from(regions, child));
-  return region;
-}
-
-// A child on its parent's axis splits the parent's part.
-void nest(FissionRegion& region) {
-  for (FissionRegion& child : region.children) {
-    if (splits_parts_of(region, child)) {
-      child.length = region.part;
-      child.part = std::min(child.part, child.length);
-    }
-    nest(child);
+  for (nb::handle child : children) {
+    FissionRegion inner = region_from(regions, child);
+    const int64_t inner_part = inner.part;
+    add_child(region, std::move(inner), inner_part);
   }
+  return region;
 }
 
 PyGraph split(const PyRegions& regions, nb::list choices) {
   std::vector<FissionRegion> chosen;
   for (nb::handle choice : choices) {
     chosen.push_back(region_from(regions, choice));
-    nest(chosen.back());
     if (const auto why = why_invalid(regions.ground->axes(), chosen.back())) throw UserError(*why);
   }
   std::variant<Graph, std::string> made = regions.ground->split(chosen);

@@ -154,6 +154,7 @@ def optimize(
     state_budget: int = 0,
     seed: int = 0,
     fission: bool = True,  # regions may run in parts of an axis: the plan's graph then has loops
+    exact: bool = False,  # no sums that are added up part by part
     progress: Callable[[Progress], bool]
     | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...

@@ -203,11 +203,11 @@ Fault check_siblings(const Graph& graph, std::span<const FissionRegion> regions)
          " and " + stuck.back();
 }
 
-// Whether `child` splits the parts of `parent` further (true) or another axis (false); a fault if
-// some operators say one and others the other.
+// How many units of `child` make one of `parent` where it splits the parent's parts further; 0 if
+// it splits another axis. A fault if its operators do not agree.
 Fault compare_labels(const Graph& graph, const FissionRegion& parent, const FissionRegion& child,
-                     bool& same_axis) {
-  same_axis = false;
+                     int64_t& ratio) {
+  ratio = 0;
   for (std::size_t i = 0; i < child.operators.size() && i < child.labels.size(); ++i) {
     const OpId op = child.operators[i];
     const auto at = std::ranges::lower_bound(parent.operators, op);
@@ -215,13 +215,16 @@ Fault compare_labels(const Graph& graph, const FissionRegion& parent, const Fiss
       return describe(graph, op) + " is in a child of the region but not in the region";
     }
     const Label outer = parent.labels[static_cast<std::size_t>(at - parent.operators.begin())];
-    const bool same = outer == child.labels[i];
-    if ((outer.axis == child.labels[i].axis && !same) || (i > 0 && same != same_axis)) {
+    const Label inner = child.labels[i];
+    const bool same_axis = outer.axis == inner.axis;
+    const bool fits = !same_axis || (inner.step > 0 && outer.step % inner.step == 0);
+    const int64_t here = same_axis && fits ? outer.step / inner.step : 0;
+    if (!fits || (i > 0 && here != ratio)) {
       return describe(graph, op) +
              " is split along one axis by a region and its child, in other "
              "steps or unlike the child's other operators";
     }
-    same_axis = same;
+    ratio = here;
   }
   return std::nullopt;
 }
@@ -237,16 +240,17 @@ Fault check_tree(const AxisGraph& axes, const FissionRegion& region,
   int64_t units = region.length;
   bool nearest = true;  // the innermost surrounding region on the same axis gives the length
   for (auto outer = around.rbegin(); outer != around.rend(); ++outer) {
-    bool same_axis = false;
-    if (auto fault = compare_labels(axes.graph(), *outer->region, region, same_axis)) return fault;
-    if (!same_axis) continue;
-    if (nearest && region.length != outer->region->part) {
+    int64_t ratio = 0;
+    if (auto fault = compare_labels(axes.graph(), *outer->region, region, ratio)) return fault;
+    if (ratio == 0) continue;
+    const int64_t length = ratio * outer->region->part;
+    if (nearest && region.length != length) {
       return "the child region at " + describe(axes.graph(), region.operators.front()) +
-             " splits a part of " + std::to_string(outer->region->part) +
-             " but says that its length is " + std::to_string(region.length);
+             " splits a part of " + std::to_string(length) + " but says that its length is " +
+             std::to_string(region.length);
     }
     nearest = false;
-    units = outer->units;
+    units = ratio * outer->units;
   }
   if (auto fault = Validity(axes, region, units).check()) return fault;
   around.push_back({&region, units});

@@ -75,11 +75,15 @@ std::variant<Graph, std::string> FissionGround::split(
   return fission(graph, carried);
 }
 
-bool splits_parts_of(const FissionRegion& parent, const FissionRegion& child) {
+void add_child(FissionRegion& parent, FissionRegion child, int64_t part) {
   const auto found = std::ranges::find(parent.operators, child.operators.front());
-  if (found == parent.operators.end()) return false;
-  return parent.labels[static_cast<std::size_t>(found - parent.operators.begin())] ==
-         child.labels.front();
+  if (found != parent.operators.end()) {
+    const Label outer = parent.labels[static_cast<std::size_t>(found - parent.operators.begin())];
+    const Label inner = child.labels.front();
+    if (outer.axis == inner.axis) child.length = outer.step / inner.step * parent.part;
+  }
+  child.part = std::min(part, child.length);
+  parent.children.push_back(std::move(child));
 }
 
 }  // namespace magis

@@ -2,15 +2,17 @@
 //
 // The graph with its losses opened is where regions are looked for; one that is taken is split in
 // the graph given, with only those losses opened that the region holds. Every (region, part length)
-// is first counted as it is, in program order; the most promising get a short search, then the best
-// of those with one region more, as long as that helps; the best few share what is left of the
-// budget.
+// is first counted as it is, in program order; the most promising get a short search; the best of
+// those gets one region more, beside the others or inside one, chosen by what is live at its peak,
+// as long as that helps; the best few share what is left of the budget.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 
@@ -18,6 +20,7 @@
 #include "magis/schedule/program.h"
 #include "magis/search/fission_ground.h"
 #include "magis/search/optimize.h"
+#include "magis/simulate/simulate.h"
 #include "magis/transform/opening.h"
 #include "search/objective.h"
 
@@ -48,6 +51,14 @@ std::vector<int64_t> part_lengths(int64_t length, std::size_t most) {
     parts = std::move(thinned);
   }
   return parts;
+}
+
+bool adds_parts(const Graph& graph) {
+  return std::ranges::any_of(graph.operators(), [](const Operator& op) {
+    const std::string& name = op.info->name;
+    return name == "magis.add_part" || name == "magis.mul_part" || name == "magis.add_mm_part" ||
+           name == "magis.add_bmm_part";
+  });
 }
 
 class FissionSearch {
@@ -90,12 +101,16 @@ class FissionSearch {
   static constexpr int kRegionsPerSize = 3;  // sizes within a factor of the square root of two
   static constexpr std::size_t kPartLengths = 10;
   static constexpr std::size_t kScreened = 10;
-  static constexpr int kRegionsAtOnce = 3;
+  static constexpr int kExtensions = 3;
+  static constexpr std::size_t kExtended = 9;  // trials
+  static constexpr double kDeepShare = 0.08;
+  static constexpr double kExtensionShare = 0.12;
   static constexpr std::size_t kFinalists = 3;
 
   struct Trial {
     std::vector<FissionRegion> regions;  // of the opened graph
     Cost cost;
+    Hotspots hotspots;  // once it was searched
   };
 
   // ---- the budget
@@ -164,20 +179,71 @@ class FissionSearch {
     }
   }
 
-  // The best so far with one region more, in every number of parts.
-  std::vector<Trial> trials_upon(const std::vector<FissionRegion>& chosen) {
+  // Every region in every number of parts, and masks as bits alone.
+  std::vector<Trial> single_trials() {
     std::vector<Trial> trials;
-    if (chosen.empty() && !openable_masks(source_).empty()) trials.emplace_back();
+    if (!openable_masks(source_).empty()) trials.emplace_back();
     for (const FissionRegion& region : regions_) {
-      std::vector<FissionRegion> all = chosen;
-      all.push_back(region);
-      if (!chosen.empty() && why_invalid(ground_.axes(), all)) continue;
       for (const int64_t part : part_lengths(region.length, kPartLengths)) {
-        all.back().part = part;
-        trials.push_back({all, {}});
+        trials.push_back({{region}, {}, {}});
+        trials.back().regions[0].part = part;
       }
     }
     return trials;
+  }
+
+  // `trial` with one region more, beside the others or inside one: those that save most of what is
+  // live at its peak now.
+  std::vector<Trial> extensions(const Trial& trial) {
+    std::vector<std::pair<Bytes, const FissionRegion*>> by_saving;
+    for (const FissionRegion& region : regions_) {
+      const Bytes saving = estimated_saving(ground_.axes(), region, trial.hotspots);
+      if (saving > 0) by_saving.emplace_back(-saving, &region);
+    }
+    std::ranges::stable_sort(by_saving, {}, [](const auto& pair) { return pair.first; });
+    std::vector<Trial> trials;
+    for (const auto& [saving, region] : by_saving) {
+      if (trials.size() >= kExtended) break;
+      add_trials_beside(trial.regions, *region, trials);
+      for (std::size_t c = 0; c < trial.regions.size(); ++c) {
+        add_nested_trials(trial.regions, c, *region, trials);
+      }
+    }
+    return trials;
+  }
+
+  void add_trials_beside(const std::vector<FissionRegion>& chosen, const FissionRegion& region,
+                         std::vector<Trial>& trials) {
+    std::vector<FissionRegion> beside = chosen;
+    beside.push_back(region);
+    if (why_invalid(ground_.axes(), beside)) return;
+    for (const int64_t part : extension_lengths(region.length)) {
+      beside.back().part = part;
+      trials.push_back({beside, {}, {}});
+    }
+  }
+
+  void add_nested_trials(const std::vector<FissionRegion>& chosen, std::size_t outer,
+                         const FissionRegion& region, std::vector<Trial>& trials) {
+    if (!std::ranges::includes(chosen[outer].operators, region.operators)) return;
+    FissionRegion around = chosen[outer];
+    add_child(around, region, region.length);
+    const int64_t length = around.children.back().length;
+    if (length < 2 || why_invalid(ground_.axes(), around)) return;
+    for (const int64_t part : extension_lengths(length)) {
+      around.children.back().part = part;
+      std::vector<FissionRegion> nested = chosen;
+      nested[outer] = around;
+      trials.push_back({std::move(nested), {}, {}});
+    }
+  }
+
+  static std::vector<int64_t> extension_lengths(int64_t length) {
+    std::vector<int64_t> parts;
+    for (const int64_t n : {2, 4, 8}) {
+      if (n <= length) parts.push_back((length + n - 1) / n);
+    }
+    return parts;
   }
 
   // Counts trials as they are, until `until`; the most promising first.
@@ -220,33 +286,32 @@ class FissionSearch {
   void search_regions() {
     find_price();
     find_regions();
-    std::vector<Trial> finalists;
-    std::vector<FissionRegion> chosen;
-    for (int round = 0; round < kRegionsAtOnce && !stopped() && !is_perfect(); ++round) {
-      const double share = round == 0 ? 1.0 : 0.5;
-      std::vector<Trial> trials =
-          sieved(trials_upon(chosen), since(start_) + share * kSieveShare * options_.time_budget);
-      if (trials.size() > kScreened) trials.resize(kScreened);
-      screen(trials, since(start_) + share * kScreeningShare * options_.time_budget);
-      const Cost before = finalists.empty() ? Cost{} : finalists.front().cost;
-      std::ranges::move(trials, std::back_inserter(finalists));
-      sort(finalists);
-      if (finalists.empty() || (round > 0 && finalists.front().cost == before)) break;
-      chosen = finalists.front().regions;
+    std::vector<Trial> trials =
+        sieved(single_trials(), since(start_) + kSieveShare * options_.time_budget);
+    if (trials.size() > kScreened) trials.resize(kScreened);
+    screen(trials, since(start_) + kScreeningShare * options_.time_budget);
+    sort(trials);
+    for (int round = 0; round < kExtensions && !trials.empty(); ++round) {
+      search_trial(trials.front(), kDeepShare * options_.time_budget, 4);
+      std::vector<Trial> extended = extensions(trials.front());
+      screen(extended, since(start_) + kExtensionShare * options_.time_budget);
+      const Cost before = trials.front().cost;
+      std::ranges::move(extended, std::back_inserter(trials));
+      sort(trials);
+      if (trials.front().cost == before) break;
     }
-    if (finalists.size() > kFinalists) finalists.resize(kFinalists);
-    for (std::size_t f = 0; f < finalists.size() && !stopped() && !is_perfect(); ++f) {
-      const auto remaining = static_cast<int64_t>(finalists.size() - f);
-      search_trial(finalists[f], left() / static_cast<double>(remaining), remaining);
+    if (trials.size() > kFinalists) trials.resize(kFinalists);
+    for (std::size_t f = 0; f < trials.size(); ++f) {
+      const auto remaining = static_cast<int64_t>(trials.size() - f);
+      search_trial(trials[f], left() / static_cast<double>(remaining), remaining);
     }
   }
 
   void screen(std::vector<Trial>& trials, Seconds until) {
-    for (std::size_t t = 0; t < trials.size() && !stopped(); ++t) {
+    for (std::size_t t = 0; t < trials.size(); ++t) {
       const auto remaining = static_cast<int64_t>(trials.size() - t);
       const Seconds seconds = (until - since(start_)) / static_cast<double>(remaining);
       search_trial(trials[t], seconds, 2 * remaining);
-      if (is_perfect()) return;
     }
   }
 
@@ -259,6 +324,7 @@ class FissionSearch {
   std::optional<Graph> split(const Trial& trial) const {
     std::variant<Graph, std::string> made = ground_.split(trial.regions);
     if (!std::holds_alternative<Graph>(made)) return std::nullopt;
+    if (options_.exact && adds_parts(std::get<Graph>(made))) return std::nullopt;
     return std::get<Graph>(std::move(made));
   }
 
@@ -274,13 +340,40 @@ class FissionSearch {
   }
 
   void search_trial(Trial& trial, Seconds seconds, int64_t share) {
-    Graph graph = split(trial).value();
-    const CostTable costs = make_cost_table(graph, profile_);
-    OptimizeResult result = optimize_schedule(graph, costs, slice(seconds, share));
+    if (stopped() || is_perfect()) return;
+    std::optional<Graph> graph = split(trial);
+    if (!graph) return;
+    const CostTable costs = make_cost_table(*graph, profile_);
+    OptimizeResult result = optimize_schedule(*graph, costs, slice(seconds, share));
     evaluated_ += result.states_evaluated;
     scored_ += result.states_scored;
     trial.cost = cost_of(result);
-    offer(std::move(result), trial.regions, std::move(graph));
+    trial.hotspots = hotspots_of(*graph, result.decisions, costs);
+    offer(std::move(result), trial.regions, *std::move(graph));
+  }
+
+  // What is live at the peak of a plan for a split graph, as tensors of the opened one: parts have
+  // the names of their wholes, or those with an ending.
+  Hotspots hotspots_of(const Graph& graph, const Decisions& decisions,
+                       const CostTable& costs) const {
+    const Graph& opened = ground_.axes().graph();
+    std::unordered_map<std::string_view, TensorId> by_name;
+    for (std::size_t t = 0; t < opened.tensors().size(); ++t) {
+      by_name[opened.value(opened.tensor(TensorId(t)).value).name] = TensorId(t);
+    }
+    Hotspots hotspots(opened.tensors().size(), 0);
+    const std::optional<Program> program = lower(graph, decisions);
+    for (const CopyRef& live : simulate(graph, *program, costs).hotspots) {
+      std::string_view name = graph.value(graph.tensor(live.tensor).value).name;
+      constexpr std::string_view kPartEnding = "_part";
+      auto found = by_name.find(name);
+      if (found == by_name.end() && name.ends_with(kPartEnding)) {
+        name.remove_suffix(kPartEnding.size());
+        found = by_name.find(name);
+      }
+      if (found != by_name.end()) hotspots[found->second] += costs.bytes[live.tensor];
+    }
+    return hotspots;
   }
 
   const Graph& source_;

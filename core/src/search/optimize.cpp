@@ -197,7 +197,7 @@ std::string_view to_text(StopReason reason) {
 }
 
 OptimizeResult optimize_schedule(const Graph& graph, const CostTable& costs,
-                        const OptimizeOptions& options) {
+                                 const OptimizeOptions& options) {
   return Optimizer(graph, costs, options).run();
 }
 

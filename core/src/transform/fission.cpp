@@ -87,7 +87,7 @@ class Fission {
     Operator begin;
     begin.info = &op_info(kLoopBegin);
     const Arg length =
-        info.splits != kOutside ? Arg{values_.length(1, info.splits)} : Arg{info.length};
+        info.splits != kOutside ? Arg{values_.length(info.ratio, info.splits)} : Arg{info.length};
     begin.args = {{info.name}, {info.part}, length, list(reads)};
     std::vector<std::string> names;
     std::vector<Type> types;

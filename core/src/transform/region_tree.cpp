@@ -30,32 +30,37 @@ void RegionTree::add(const FissionRegion& region, RegionIndex parent) {
       row.labels[op] = region.labels[i];
       around_[op] = inner;
     }
-    row.splits = region_to_split(row, parent);
+    find_region_to_split(row);
     regions_.push_back(std::move(row));
   }
   for (const FissionRegion& child : region.children) add(child, inner);
 }
 
-// The innermost region around on whose axis `row` is too, for all its operators.
-RegionIndex RegionTree::region_to_split(const Region& row, RegionIndex around) const {
-  for (; around != kOutside; around = (*this)[around].parent) {
-    std::size_t same_axis = 0;
-    std::size_t same_label = 0;
-    std::size_t count = 0;
+// Finds the innermost region around on whose axis `row` is too.
+void RegionTree::find_region_to_split(Region& row) const {
+  for (RegionIndex around = row.parent; around != kOutside; around = (*this)[around].parent) {
+    int64_t ratio = 0;
+    bool differ = false;
+    bool first = true;
     for (std::size_t o = 0; o < graph_.op_count(); ++o) {
       const Label& label = row.labels[OpId(o)];
       if (!label.valid()) continue;
       const Label& outer = (*this)[around].labels[OpId(o)];
       MAGIS_CHECK(outer.valid(), "operator " << o << " is not in the region around");
-      ++count;
-      same_axis += outer.axis == label.axis ? 1 : 0;
-      same_label += outer == label ? 1 : 0;
+      const bool same_axis = outer.axis == label.axis;
+      const int64_t here = same_axis ? outer.step / label.step : 0;
+      differ = differ || (same_axis && outer.step % label.step != 0) || (!first && here != ratio);
+      ratio = here;
+      first = false;
     }
-    if (same_axis == 0) continue;
-    if (same_label == count) return around;
-    throw NoFission{row.name + " splits the axis of " + (*this)[around].name + " in other units"};
+    if (differ) {
+      throw NoFission{row.name + " splits the axis of " + (*this)[around].name + " in other units"};
+    }
+    if (ratio == 0) continue;
+    row.splits = around;
+    row.ratio = ratio;
+    return;
   }
-  return kOutside;
 }
 
 void RegionTree::find_crossings() {

@@ -30,6 +30,7 @@ class RegionTree {
     int64_t length = 0;
     int64_t part = 0;
     RegionIndex splits = kOutside;  // around it, on the same axis: whose part is its length
+    int64_t ratio = 1;              // units of this region in one of that one's
     IdMap<OpId, Label> labels;      // invalid for operators outside
     std::vector<TensorId> reads;    // made outside by operators, read inside
     std::vector<TensorId> results;  // made inside, read outside or output
@@ -58,7 +59,7 @@ class RegionTree {
 
  private:
   void add(const FissionRegion& region, RegionIndex parent);
-  RegionIndex region_to_split(const Region& row, RegionIndex around) const;
+  void find_region_to_split(Region& row) const;
   void find_crossings();
 
   const Graph& graph_;

@@ -137,6 +137,7 @@ def _optimize(
             time_budget=settings.time_budget,
             seed=settings.seed,
             fission=fission,
+            exact=settings.exact,
             progress=listener,
             **bound.keywords(),
         )

@@ -31,9 +31,9 @@ struct FissionRegion {
   std::vector<Label> labels;    // one per operator
   int64_t length = 0;           // of the axis, in units
   int64_t part = 0;             // 1 .. length
-  // Disjoint regions inside this one. A child on the same axis as this one or one around it (its
-  // operators have the same labels) splits the part of the innermost such region: that is its
-  // length.
+  // Disjoint regions inside this one. A child on the same axis as this one or one around it splits
+  // the part of the innermost such region: that is its length, in the child's own units, which may
+  // be smaller (rows of a sample).
   std::vector<FissionRegion> children;
 
   int64_t part_count() const { return (length + part - 1) / part; }

@@ -37,7 +37,8 @@ class FissionGround {
   AxisGraph axes_;
 };
 
-// Whether `child`, an operator of which is labelled in both, splits the parts of `parent`.
-bool splits_parts_of(const FissionRegion& parent, const FissionRegion& child);
+// `child` as a region inside `parent`, in parts of `part` of its units at most: where it is on the
+// same axis, it splits the parent's part. Not checked: why_invalid(axes, parent) says if it may.
+void add_child(FissionRegion& parent, FissionRegion child, int64_t part);
 
 }  // namespace magis

@@ -42,6 +42,9 @@ struct OptimizeOptions {
   int64_t state_budget = 0;  // evaluated states; 0: no bound
   uint64_t seed = 0;
   bool fission = true;  // regions of the graph may run in parts
+  // Regions may not add up sums part by part, which would round differently: those whose results
+  // are all put side by side remain.
+  bool exact = false;
   // Called between rounds on the calling thread; false stops the search, the best plan so far is
   // returned.
   std::function<bool(const Progress&)> progress;
