@@ -1,9 +1,12 @@
 // Regions by hand: the candidates of a graph, and the graph with some of them split.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 
 #include "bindings.h"
 #include "magis/base/error.h"
@@ -21,10 +24,52 @@ struct PyRegions {
   std::vector<FissionCandidate> candidates;
 };
 
-PyRegions regions_of(const PyGraph& g, const std::string& device) {
+PyRegions regions_of(const PyGraph& g, const std::string& device,
+                     std::optional<Bytes> least_saving, int limit) {
   auto ground = std::make_shared<FissionGround>(*g.graph, device_profile(device));
-  std::vector<FissionCandidate> candidates = ground->candidates();
+  CandidateOptions options;
+  if (least_saving) options.least_saving = *least_saving;
+  options.limit = limit;
+  std::vector<FissionCandidate> candidates = ground->candidates(options);
   return {g.graph, std::move(ground), std::move(candidates)};
+}
+
+std::string name_of(const PyRegions& regions, OpId op) {
+  const Graph& graph = regions.ground->axes().graph();
+  return graph.value(graph.op(op).results.front()).name;
+}
+
+// (name of the operator's first result, axis, step) for each operator.
+using PyLabels = std::vector<std::tuple<std::string, int, int64_t>>;
+
+PyLabels labels_of(const PyRegions& regions, std::size_t index) {
+  const FissionRegion& region = regions.candidates.at(index).region;
+  PyLabels labels;
+  for (std::size_t i = 0; i < region.operators.size(); ++i) {
+    labels.emplace_back(name_of(regions, region.operators[i]), region.labels[i].axis,
+                        region.labels[i].step);
+  }
+  return labels;
+}
+
+// A region by hand; it becomes the last one. Returns why it is not valid, if it is not.
+std::optional<std::string> add(PyRegions& regions, const PyLabels& labels, int64_t length) {
+  const AxisGraph& axes = regions.ground->axes();
+  const Graph& graph = axes.graph();
+  std::unordered_map<std::string, Label> by_name;
+  for (const auto& [name, axis, step] : labels) by_name[name] = {axis, step};
+  FissionRegion region;
+  region.length = region.part = length;
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    const auto found = by_name.find(name_of(regions, OpId(i)));
+    if (found == by_name.end()) continue;
+    region.operators.emplace_back(i);
+    region.labels.push_back(found->second);
+  }
+  if (region.operators.size() != labels.size()) throw UserError("there is no such operator");
+  if (auto why = why_invalid(axes, region)) return why;
+  regions.candidates.push_back({std::move(region), 0});
+  return std::nullopt;
 }
 
 // (index, part, [children]) as nested tuples.
@@ -70,8 +115,15 @@ void bind_fission(nb::module_& m) {
              }
              return names;
            })
+      .def("labels", &labels_of)
+      .def("add", &add, "labels"_a, nb::kw_only(), "length"_a)
+      .def("opened",
+           [](const PyRegions& r) {
+             return PyGraph{std::make_shared<const Graph>(r.ground->axes().graph())};
+           })
       .def("split", &split, "choices"_a);
-  m.def("fission_regions", &regions_of, "graph"_a, nb::kw_only(), "device"_a);
+  m.def("fission_regions", &regions_of, "graph"_a, nb::kw_only(), "device"_a,
+        "least_saving"_a = nb::none(), "limit"_a = CandidateOptions{}.limit);
 }
 
 }  // namespace magis

@@ -1,7 +1,7 @@
 """The C++ core. Text goes in, text comes out; a few plain views for reports."""
 
 from collections.abc import Callable, Sequence
-from typing import TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 class UserError(Exception): ...
 class InternalError(Exception): ...
@@ -169,6 +169,37 @@ class AxisSignature(TypedDict):
     added_once: list[bool]
     lengths: list[tuple[int, str, int, int, int]]  # position or -1, keyword, item or -1, axis, step
     text: str
+
+Labels: TypeAlias = list[tuple[str, int, int]]
+"""Of each operator of a region: its first result, the axis that is split, elements of it a unit."""
+
+class Regions:
+    """Fission regions of a graph, by number; they name operators of the graph with its losses and
+    means opened."""
+
+    def __len__(self) -> int: ...
+    def length(self, region: int) -> int: ...  # of the axis, in units
+    def saving(self, region: int) -> int: ...  # estimated bytes at the peak, in two parts
+    def operators(self, region: int) -> list[str]: ...  # by their first results
+    def labels(self, region: int) -> Labels: ...
+    def add(self, labels: Labels, *, length: int) -> str | None:
+        """A region by hand, which becomes the last one; or why it cannot be split."""
+
+    def opened(self) -> Graph: ...
+    def split(self, choices: list[RegionChoice]) -> Graph:
+        """The graph in which the chosen regions are loops; UserError says why they cannot be."""
+
+RegionChoice: TypeAlias = tuple[int, int, list[Any]]
+"""(region, units a part, choices inside it)"""
+
+def fission_regions(
+    graph: Graph,
+    *,
+    device: str,
+    least_saving: int | None = None,  # in bytes, estimated; None: those that save something
+    limit: int = 256,
+) -> Regions:
+    """The candidates, best first."""
 
 def axis_signatures(graph: Graph) -> list[tuple[str, AxisSignature | None]]:
     """(operator, how it splits; None: opaque to fission) in program order."""

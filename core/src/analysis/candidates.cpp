@@ -142,7 +142,7 @@ class Collector {
     }
     if (!seen_.try_emplace(key, true).second) return;
     const Bytes saving = estimated_saving(axes_, region, hotspots_);
-    if (saving > 0) found_.push_back({std::move(region), saving});
+    if (saving >= options_.least_saving) found_.push_back({std::move(region), saving});
   }
 
   const AxisGraph& axes_;

@@ -13,7 +13,7 @@ namespace magis {
 
 struct FissionCandidate {
   FissionRegion region;  // valid, part == length
-  Bytes saving = 0;      // estimated, > 0
+  Bytes saving = 0;      // estimated, >= CandidateOptions::least_saving
 };
 
 struct CandidateOptions {
@@ -21,6 +21,7 @@ struct CandidateOptions {
   int regions_per_labelling = 3;  // the largest, the largest in what that leaves over, ...
   int waist_limit = 7;            // stretches begin and end at no more, per direction
   int limit = 256;                // of candidates returned
+  Bytes least_saving = 1;         // candidates that save less are left out
 };
 
 // Best first; equal savings by size, then program order. Deterministic.

@@ -1,0 +1,136 @@
+"""Zoo models to split: captured once, with the regions that they offer, whatever those save."""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from magis import _core, zoo
+from magis.capture import capture
+from magis.verify import check_fission, inputs_from
+
+Choice = tuple[int, int, list[Any]]  # region, units a part, choices inside it
+
+# No saving is asked for: on models this small, many a region costs more than it saves.
+ANY_SAVING = -(2**62)
+
+# What fission may answer to valid regions: only types and layouts decide it, or what two axes of
+# nested regions make of them.
+REFUSALS = {
+    "layout": r"has holes or overlaps itself",
+    "view": r"cannot be a view of a part|no strides give this view",
+    "added once": r"would add an operand once for every part",
+    "units": r"splits the axis of \w+ in other units|but says that its length is",
+    "other part": r"in another part than it is there",
+    "crossing": r"left and entered again|cannot run one after another|run as a whole",
+    "child": r"child region",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A zoo model in the size tiny and an odd batch, which no number of parts divides evenly."""
+
+    name: str
+    variant: str
+    attention: str | None
+    batch: int
+
+    def __str__(self) -> str:
+        words = [self.name, self.variant, self.attention or "", f"batch {self.batch}"]
+        return " ".join(word for word in words if word)
+
+
+def cases() -> list[Case]:
+    """Every model, variant and kind of attention."""
+    found = []
+    for name in zoo.names():
+        offered = zoo.entry(name).attention
+        for variant in ("real", "paper"):
+            kinds = ("eager", "sdpa") if variant == "paper" and offered else offered
+            found += [Case(name, variant, kind, 3) for kind in kinds or (None,)]
+    return found
+
+
+class Subject:
+    """A captured case and its regions."""
+
+    def __init__(self, case: Case) -> None:
+        options = {"attention": case.attention} if case.attention else {}
+        model, loss_fn, batch = zoo.build(
+            case.name, variant=case.variant, batch=case.batch, **options
+        )
+        self.text = capture(model, loss_fn, batch).text
+        self.inputs = inputs_from(self.text, model, batch)
+        self.regions = _core.fission_regions(
+            _core.Graph.parse(self.text), device="cpu", least_saving=ANY_SAVING
+        )
+        count = len(self.regions)
+        self.operators = [frozenset(self.regions.operators(i)) for i in range(count)]
+
+    def lengths(self, region: int) -> list[int]:
+        """Parts of a region's axis: of 2, 3 and 4, of one unit, and a short last one."""
+        length = self.regions.length(region)
+        parts = {-(-length // n) for n in (2, 3, 4)} | {1, length - 1, (2 * length + 2) // 3}
+        return sorted(part for part in parts if 1 <= part < length)
+
+    def single(self) -> Iterator[list[Choice]]:
+        for region in range(len(self.regions)):
+            for part in self.lengths(region):
+                yield [(region, part, [])]
+
+    def combination(self, rng: random.Random) -> list[Choice]:
+        """Two regions side by side or regions two or three deep, whichever is found first."""
+        first = self._choice(rng.randrange(len(self.regions)), rng, depth=rng.choice((1, 2, 2)))
+        beside = [
+            i for i, names in enumerate(self.operators) if not names & self.operators[first[0]]
+        ]
+        if beside and (not first[2] or rng.random() < 0.3):
+            return [first, self._choice(rng.choice(beside), rng, depth=rng.choice((0, 1)))]
+        return [first]
+
+    def _choice(self, region: int, rng: random.Random, depth: int) -> Choice:
+        mine = self.operators[region]
+        inside = [i for i, names in enumerate(self.operators) if names <= mine and i != region]
+        children: list[Choice] = []
+        if depth and inside:
+            children.append(self._choice(rng.choice(inside), rng, depth - 1))
+            beside = [i for i in inside if not self.operators[i] & self.operators[children[0][0]]]
+            if beside and rng.random() < 0.5:
+                children.append(self._choice(rng.choice(beside), rng, 0))
+        return region, rng.choice(self.lengths(region)), children
+
+
+@functools.cache
+def subject(case: Case) -> Subject:
+    return Subject(case)
+
+
+@dataclass
+class Tally:
+    """How many choices were split and checked, and why the others were refused."""
+
+    checked: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def add(self, source: Subject, choices: Sequence[Choice]) -> None:
+        """Splits and checks; AssertionError for a refusal of an unknown kind, PlanError for a
+        split that computes something else."""
+        try:
+            split = source.regions.split(list(choices))
+        except _core.UserError as refusal:
+            self.refused[kind_of(str(refusal))] += 1
+            return
+        check_fission(source.text, split.text(), source.inputs)
+        self.checked += 1
+
+
+def kind_of(refusal: str) -> str:
+    kinds = [kind for kind, pattern in REFUSALS.items() if re.search(pattern, refusal)]
+    assert kinds, f"an unknown refusal: {refusal}"
+    return kinds[0]
