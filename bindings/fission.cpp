@@ -5,7 +5,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "bindings.h"
@@ -24,8 +26,8 @@ struct PyRegions {
   std::vector<FissionCandidate> candidates;
 };
 
-PyRegions regions_of(const PyGraph& g, const std::string& device,
-                     std::optional<Bytes> least_saving, int limit) {
+PyRegions regions_of(const PyGraph& g, const std::string& device, std::optional<Bytes> least_saving,
+                     int limit) {
   auto ground = std::make_shared<FissionGround>(*g.graph, device_profile(device));
   CandidateOptions options;
   if (least_saving) options.least_saving = *least_saving;
@@ -98,6 +100,43 @@ PyGraph split(const PyRegions& regions, nb::list choices) {
   return {std::make_shared<const Graph>(std::get<Graph>(std::move(made)))};
 }
 
+// "7 operators from %a (...) to %b (...), along an axis of 2048".
+std::string describe_region(const PyRegions& regions, std::size_t i) {
+  const Graph& graph = regions.ground->axes().graph();
+  const FissionRegion& region = regions.candidates.at(i).region;
+  return std::to_string(region.operators.size()) + " operators from " +
+         describe(graph, region.operators.front()) + " to " +
+         describe(graph, region.operators.back()) + ", along an axis of " +
+         std::to_string(region.length);
+}
+
+// Where the first dimension of the batch's tensors ends, in words, in program order.
+std::vector<std::string> obstacles(const PyRegions& regions) {
+  const AxisGraph& axes = regions.ground->axes();
+  std::map<OpId, std::string> texts;
+  for (const Input& input : axes.graph().inputs()) {
+    const Value& value = axes.graph().value(input.value);
+    if (input.kind != InputKind::batch || value.type.shape.empty()) continue;
+    for (const Obstacle& obstacle : grow_from_input(axes, value.tensor, 0).obstacles) {
+      if (obstacle.reason == Obstacle::Reason::unlinked) continue;
+      texts.emplace(obstacle.op, to_text(axes, obstacle));
+    }
+  }
+  std::vector<std::string> found;
+  for (const auto& [op, text] : texts) found.push_back(text);
+  return found;
+}
+
+// Operators that fission knows no axes of, by name.
+std::vector<std::string> whole_operators(const PyRegions& regions) {
+  const AxisGraph& axes = regions.ground->axes();
+  std::set<std::string> names;
+  for (std::size_t o = 0; o < axes.graph().op_count(); ++o) {
+    if (axes.signature(OpId(o)) == nullptr) names.insert(axes.graph().op(OpId(o)).info->name);
+  }
+  return {names.begin(), names.end()};
+}
+
 }  // namespace
 
 void bind_fission(nb::module_& m) {
@@ -121,6 +160,9 @@ void bind_fission(nb::module_& m) {
            [](const PyRegions& r) {
              return PyGraph{std::make_shared<const Graph>(r.ground->axes().graph())};
            })
+      .def("describe", &describe_region)
+      .def("obstacles", &obstacles)
+      .def("whole_operators", &whole_operators)
       .def("split", &split, "choices"_a);
   m.def("fission_regions", &regions_of, "graph"_a, nb::kw_only(), "device"_a,
         "least_saving"_a = nb::none(), "limit"_a = CandidateOptions{}.limit);

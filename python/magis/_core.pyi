@@ -182,6 +182,9 @@ class Regions:
     def saving(self, region: int) -> int: ...  # estimated bytes at the peak, in two parts
     def operators(self, region: int) -> list[str]: ...  # by their first results
     def labels(self, region: int) -> Labels: ...
+    def describe(self, region: int) -> str: ...
+    def obstacles(self) -> list[str]: ...  # what ends the batch's axis, in words
+    def whole_operators(self) -> list[str]: ...  # names of those that fission knows no axes of
     def add(self, labels: Labels, *, length: int) -> str | None:
         """A region by hand, which becomes the last one; or why it cannot be split."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from magis.report.lifetimes import last_readers, output_tensors
 from magis.report.loops import GraphLoops, SplitLoop, read_loops
 from magis.report.modules import grouping, without_layer_number
+from magis.report.text import bytes_text
 
 if TYPE_CHECKING:
     from magis import _core
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 15
 # Modules are told apart a little more finely than that: what is small is summed up in the last row.
 _MOST_MODULES = 20
+_MOST_REGIONS = 5
 
 # Kinds of what is live at the peak, in words.
 GRADIENT = "parameter gradients"
@@ -100,6 +102,9 @@ class MemoryReport:
     by_operator: list[Share]  # transient tensors at the peak, by the operator that made them
     biggest: list[LikeTensors]  # by the size of one tensor
     opaque: list[str]  # operators that magis does not know: never recomputed
+    regions: list[str]  # that could run in parts, those that save most first; of an unsplit graph
+    obstacles: list[str]  # what ends the axis of the batch, in words
+    whole: list[str]  # operators that are never split
 
     @classmethod
     def of_graph(cls, graph: _core.Graph, *, device: str) -> MemoryReport:
@@ -119,6 +124,7 @@ class MemoryReport:
         simulation = plan.simulate(device)
         loops = read_loops(graph.text())
         live = _live_at_peak(plan, simulation, loops)
+        regions = _regions(graph, device)
         group = grouping((tensor.module for tensor in live), _MOST_MODULES)
         by_kind = _shares(live, lambda tensor: tensor.kind)
         workspace = simulation.transient_peak_bytes - sum(tensor.bytes for tensor in live)
@@ -145,11 +151,25 @@ class MemoryReport:
             by_operator=_shortened(_shares(live, lambda tensor: tensor.operator), "operators"),
             biggest=_alike(live)[:MOST_ROWS],
             opaque=graph.opaque_operators(),
+            regions=_described(regions) if regions is not None else [],
+            obstacles=regions.obstacles() if regions is not None else [],
+            whole=regions.whole_operators() if regions is not None else [],
         )
 
     def to_json(self) -> dict[str, Any]:
         """Every field by its name; numbers are bytes and seconds."""
         return asdict(self)
+
+
+def _regions(graph: _core.Graph, device: str) -> _core.Regions | None:
+    from magis import _core
+
+    return None if graph.loop_count else _core.fission_regions(graph, device=device)
+
+
+def _described(regions: _core.Regions) -> list[str]:
+    shown = range(min(len(regions), _MOST_REGIONS))
+    return [f"{regions.describe(i)}: saves {bytes_text(regions.saving(i))} in two" for i in shown]
 
 
 def _peak_result(simulation: _core.Simulation) -> str:

@@ -16,6 +16,7 @@ from magis.report.wrapping import Dotted
 
 # Two lines each, so fewer than the data holds.
 _MOST_BIGGEST = 10
+_MOST_LINES = 8
 
 # Entries of a graph's header that say how it was captured.
 _OPTIONS = {
@@ -48,6 +49,14 @@ def memory_view(report: MemoryReport) -> RenderableType:
     if big:
         body = _biggest(big[:_MOST_BIGGEST])
         parts += _section("Biggest tensors live at the peak", body)
+    for title, lines in (
+        ("Could run in parts", report.regions),
+        ("What ends the axis of the batch", report.obstacles),
+    ):
+        if lines:
+            parts += _section(title, _lines(lines))
+    if report.whole:
+        parts += _section("Operators that are never split", Text(", ".join(report.whole)))
     if report.opaque:
         parts += _section(
             "Operators unknown to magis, never recomputed", Text(", ".join(report.opaque))
@@ -103,6 +112,12 @@ def _place(operator: str, module: str, source: str, loop: str) -> str:
 
 def _section(title: str, body: RenderableType) -> list[RenderableType]:
     return [Text(""), Text(title, style="bold"), Padding(body, (0, 0, 0, 2), expand=False)]
+
+
+def _lines(lines: list[str]) -> RenderableType:
+    more = len(lines) - _MOST_LINES
+    shown = lines[:_MOST_LINES] + ([f"and {more:,} more"] if more > 0 else [])
+    return Group(*map(Dotted, shown))
 
 
 def _shares(shares: list[Share], peak: int) -> Table:
