@@ -32,7 +32,7 @@ def measure(bench: Path, graphs: Path | None) -> list[dict[str, Any]]:
     environment = dict(os.environ)
     if graphs is not None:
         environment["MAGIS_BENCH_GRAPHS"] = str(graphs)
-    command = [bench, "--benchmark_filter=Figure14|Reschedule|ScheduleFully|Orders"]
+    command = [str(bench), "--benchmark_filter=Figure14|Reschedule|ScheduleFully|Orders"]
     done = subprocess.run(
         [*command, "--benchmark_format=json"],
         check=True,

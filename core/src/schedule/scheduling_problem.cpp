@@ -193,6 +193,21 @@ class ProblemBuilder {
 
 }  // namespace
 
+std::vector<std::vector<OpId>> outermost_loops(const Graph& graph) {
+  std::vector<std::vector<OpId>> stretches;
+  for (const Loop& loop : graph.loops()) {
+    if (loop.parent.valid()) continue;
+    std::vector<OpId>& stretch = stretches.emplace_back();
+    for (OpId op = loop.begin; op <= loop.end; ++op.index) stretch.push_back(op);
+  }
+  return stretches;
+}
+
+SchedulingProblem make_scheduling_problem(const Graph& graph, const IdMap<TensorId, Bytes>& bytes,
+                                          const IdMap<OpId, Bytes>& scratch) {
+  return make_scheduling_problem(graph, bytes, scratch, outermost_loops(graph));
+}
+
 SchedulingProblem make_scheduling_problem(const Graph& graph, const IdMap<TensorId, Bytes>& bytes,
                                           const IdMap<OpId, Bytes>& scratch,
                                           std::span<const std::vector<OpId>> together) {

@@ -58,6 +58,45 @@ output loss "" %loss
   EXPECT_EQ(schedule_fully(problem).peak, 16 + 128 + 16);
 }
 
+// A loop is one node; what surrounds it may move, and bytes stay those of the simulator.
+TEST(SchedulingProblem, LoopsAreNodes) {
+  const test::Scheduled step(parse_graph(R"(magis 1
+device cpu
+param %w "w" : f32[64,32]
+batch %x "x" : f32[8,64]
+%h = aten.relu(%x) : f32[8,64]
+%aside = aten.expand_copy(%x, [2,8,64]) : f32[2,8,64]
+%dw, %y = magis.begin("r1", 3, 8, [%h]) : f32[64,32], f32[8,32]
+%part = magis.part(%h, 0, 1*r1) : f32[3,64]/2048
+%mm = aten.mm(%part, %w) : f32[3,32]
+%g = aten.relu(%mm) : f32[3,32]
+%n1 = magis.write_part(%y, 0, 1*r1, %g) : none
+%t = aten.permute(%part, [1,0]) : f32[64,3]{1,64}/2048
+%n2 = magis.add_mm_part(%dw, %t, %g) : none
+%end = magis.end("r1", [%dw,%y], [%h]) : none
+%z = aten.sum(%y) : f32[]
+%s = aten.sum(%aside) : f32[]
+%loss = aten.add.Tensor(%z, %s) : f32[]
+output loss "" %loss
+output grad "w" %dw
+)",
+                                         "loop"));
+  ASSERT_EQ(step.problem.size(), 6u);
+  const std::size_t loop = 2;
+  EXPECT_EQ(step.problem.results[loop], 64 * 32 * 4 + 8 * 32 * 4);  // %dw, %y
+  EXPECT_EQ(step.problem.scratch[loop], 3 * 32 * 4);                // %mm, then %g over it
+  const std::vector<NodeId> aside_last{NodeId(0), NodeId(2), NodeId(3),
+                                       NodeId(1), NodeId(4), NodeId(5)};
+  for (const auto& order : {program_order(step.problem), aside_last}) {
+    ASSERT_TRUE(is_valid_order(step.problem, order));
+    EXPECT_EQ(peak_of(step.problem, order), step.simulated_peak(order));
+  }
+  const Schedule schedule = schedule_fully(step.problem);
+  EXPECT_EQ(schedule.peak, step.simulated_peak(schedule.order));
+  // While the loop runs: %h, %dw, %y, %g; %aside was summed before, to %s.
+  EXPECT_EQ(schedule.peak, 2048 + 8192 + 1024 + 384 + 4);
+}
+
 // %wide (64 bytes) is reduced to %narrow (8); %big (32) beside it.
 constexpr const char* kBranches = R"(magis 1
 device cpu

@@ -41,12 +41,17 @@ struct SchedulingProblem {
   static std::size_t row(NodeId node) { return static_cast<std::size_t>(node.index); }
 };
 
-// `bytes` and `scratch` are those of the graph's cost table. Every stretch in `together` is a run
-// of consecutive operators in program order that has to stay as it is; what it reads from outside
-// stays until it has ended. O(operators + edges).
+// `bytes` and `scratch` are those of the graph's cost table. Every loop is one node. O(operators +
+// edges).
+SchedulingProblem make_scheduling_problem(const Graph& graph, const IdMap<TensorId, Bytes>& bytes,
+                                          const IdMap<OpId, Bytes>& scratch);
+// The same, with any stretches: runs of consecutive operators in program order that stay as they
+// are. What a stretch reads from outside stays until it has ended.
 SchedulingProblem make_scheduling_problem(const Graph& graph, const IdMap<TensorId, Bytes>& bytes,
                                           const IdMap<OpId, Bytes>& scratch,
-                                          std::span<const std::vector<OpId>> together = {});
+                                          std::span<const std::vector<OpId>> together);
+// From `begin` to `end`, of every loop that is in no other.
+std::vector<std::vector<OpId>> outermost_loops(const Graph& graph);
 
 std::vector<NodeId> program_order(const SchedulingProblem& problem);
 // The operators of the nodes, in order: what Decisions::order takes.
