@@ -54,6 +54,29 @@ std::vector<FissionCandidate> FissionGround::candidates(const CandidateOptions& 
   return fission_candidates(axes_, hotspots_of(opened_.graph, costs), options);
 }
 
+Hotspots FissionGround::hotspots(const Graph& split, const Decisions& decisions,
+                                 const CostTable& costs) const {
+  const Graph& opened = axes_.graph();
+  std::unordered_map<std::string_view, TensorId> by_name;
+  for (std::size_t t = 0; t < opened.tensors().size(); ++t) {
+    by_name[opened.value(opened.tensor(TensorId(t)).value).name] = TensorId(t);
+  }
+  Hotspots bytes(opened.tensors().size(), 0);
+  const std::optional<Program> program = lower(split, decisions);
+  MAGIS_CHECK(program.has_value(), "decisions that cannot be lowered");
+  for (const CopyRef& live : simulate(split, *program, costs).hotspots) {
+    std::string_view name = split.value(split.tensor(live.tensor).value).name;
+    constexpr std::string_view kPartEnding = "_part";
+    auto found = by_name.find(name);
+    if (found == by_name.end() && name.ends_with(kPartEnding)) {
+      name.remove_suffix(kPartEnding.size());
+      found = by_name.find(name);
+    }
+    if (found != by_name.end()) bytes[found->second] += costs.bytes[live.tensor];
+  }
+  return bytes;
+}
+
 std::variant<Graph, std::string> FissionGround::split(
     std::span<const FissionRegion> regions) const {
   std::set<OpId> held(masks_.begin(), masks_.end());

@@ -11,8 +11,6 @@
 #include <iterator>
 #include <map>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 
@@ -20,7 +18,6 @@
 #include "magis/schedule/program.h"
 #include "magis/search/fission_ground.h"
 #include "magis/search/optimize.h"
-#include "magis/simulate/simulate.h"
 #include "magis/transform/opening.h"
 #include "search/objective.h"
 
@@ -348,32 +345,8 @@ class FissionSearch {
     evaluated_ += result.states_evaluated;
     scored_ += result.states_scored;
     trial.cost = cost_of(result);
-    trial.hotspots = hotspots_of(*graph, result.decisions, costs);
+    trial.hotspots = ground_.hotspots(*graph, result.decisions, costs);
     offer(std::move(result), trial.regions, *std::move(graph));
-  }
-
-  // What is live at the peak of a plan for a split graph, as tensors of the opened one: parts have
-  // the names of their wholes, or those with an ending.
-  Hotspots hotspots_of(const Graph& graph, const Decisions& decisions,
-                       const CostTable& costs) const {
-    const Graph& opened = ground_.axes().graph();
-    std::unordered_map<std::string_view, TensorId> by_name;
-    for (std::size_t t = 0; t < opened.tensors().size(); ++t) {
-      by_name[opened.value(opened.tensor(TensorId(t)).value).name] = TensorId(t);
-    }
-    Hotspots hotspots(opened.tensors().size(), 0);
-    const std::optional<Program> program = lower(graph, decisions);
-    for (const CopyRef& live : simulate(graph, *program, costs).hotspots) {
-      std::string_view name = graph.value(graph.tensor(live.tensor).value).name;
-      constexpr std::string_view kPartEnding = "_part";
-      auto found = by_name.find(name);
-      if (found == by_name.end() && name.ends_with(kPartEnding)) {
-        name.remove_suffix(kPartEnding.size());
-        found = by_name.find(name);
-      }
-      if (found != by_name.end()) hotspots[found->second] += costs.bytes[live.tensor];
-    }
-    return hotspots;
   }
 
   const Graph& source_;

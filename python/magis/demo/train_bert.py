@@ -33,10 +33,9 @@ SEED = 0
 # such differences on: relative to the loss.
 LOSS_TOLERANCE = 1e-3
 REPORT_WIDTH = 110  # fewer columns than this break its operators' module paths
-# What magis may take above parameters and batch. Dropout's masks must be kept: they cannot be drawn
-# twice.
-TRANSIENT_LIMIT = 45_000_000
-TRANSIENT_LIMIT_WITH_DROPOUT = 55_000_000
+# What magis may take above parameters and batch: less than checkpointing does.
+TRANSIENT_LIMIT = 40_000_000
+TRANSIENT_LIMIT_WITH_DROPOUT = 49_000_000
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "magis/analysis/candidates.h"
+#include "magis/schedule/decisions.h"
 #include "magis/simulate/profile.h"
 #include "magis/transform/opening.h"
 
@@ -24,6 +25,9 @@ class FissionGround {
   const AxisGraph& axes() const { return axes_; }
   // By what they save of the peak in program order, best first.
   std::vector<FissionCandidate> candidates(const CandidateOptions& options = {}) const;
+  // What is live at the peak of a plan for a graph that split() made, as tensors of the opened
+  // graph: parts count as theirs.
+  Hotspots hotspots(const Graph& split, const Decisions& decisions, const CostTable& costs) const;
   // The graph given with `regions` in parts, its masks and what the regions hold opened; or why it
   // cannot be. Requires valid regions.
   std::variant<Graph, std::string> split(std::span<const FissionRegion> regions) const;

@@ -1,0 +1,103 @@
+// Opened forms as text; that they compute the same is held in tests/python/truth.
+#include "magis/transform/opening.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "magis/graph/text.h"
+
+namespace magis {
+namespace {
+
+std::string opened(const std::string& statements) {
+  const Graph graph = parse_graph("magis 1\ndevice cpu\n" + statements, "test");
+  const OpenedGraph result = open(graph, openable_operators(graph));
+  verify(result.graph);
+  EXPECT_EQ(result.origin.size(), result.graph.op_count());
+  const std::string text = to_text(result.graph);
+  const std::size_t begin = text.find("\n\n%") + 2;
+  return text.substr(begin, text.find("\n\noutput") - begin + 1);
+}
+
+TEST(Opening, CountsLabelsApartFromLosses) {
+  EXPECT_EQ(opened(R"(batch %x "x" : f32[8,10]
+batch %labels "y" : i64[8]
+%loss, %weight = aten.nll_loss_forward(%x, %labels, none, 1, -100) : f32[], f32[]
+output loss "" %loss
+output aux "" %weight
+)"),
+            R"(%loss_valid = aten.ne.Scalar(%labels, -100) : bool[8]
+%loss_count = aten.sum(%loss_valid) : i64[]
+%weight = aten._to_copy(%loss_count, dtype=torch.float32) : f32[]
+%loss_sum, %weight_sum = aten.nll_loss_forward(%x, %labels, none, 2, -100) : f32[], f32[]
+%loss = aten.div.Tensor(%loss_sum, %weight) : f32[]
+)");
+}
+
+TEST(Opening, DividesMeansOnce) {
+  EXPECT_EQ(opened(R"(batch %x "x" : f32[8,10]
+%m = aten.mean(%x) : f32[]
+%d = aten.mean.dim(%x, [0], true) : f32[1,10]
+output loss "" %m
+output aux "" %d
+)"),
+            R"(%m_sum = aten.sum(%x) : f32[]
+%m = aten.div.Scalar(%m_sum, 80) : f32[]
+%d_sum = aten.sum.dim_IntList(%x, [0], true) : f32[1,10]
+%d = aten.div.Scalar(%d_sum, 8) : f32[1,10]
+)");
+}
+
+TEST(Opening, DividesTheGradientOfAMeanLoss) {
+  EXPECT_EQ(opened(R"(batch %x "x" : f32[8,10]
+batch %y "y" : f32[8,10]
+%one = aten.full([], 1.0) : f32[]
+%loss = aten.mse_loss(%x, %y) : f32[]
+%grad = aten.mse_loss_backward(%one, %x, %y, 1) : f32[8,10]
+output loss "" %loss
+output aux "" %grad
+)"),
+            R"(%one = aten.full([], 1.0) : f32[]
+%loss_sum = aten.mse_loss(%x, %y, reduction=2) : f32[]
+%loss = aten.div.Scalar(%loss_sum, 80) : f32[]
+%grad_share = aten.div.Scalar(%one, 80) : f32[]
+%grad = aten.mse_loss_backward(%grad_share, %x, %y, 2) : f32[8,10]
+)");
+}
+
+TEST(Opening, KeepsMasksAsBits) {
+  EXPECT_EQ(opened(R"(batch %x "x" : f32[8,16]
+%mask = magis.bernoulli([8,16], [16,1], 0.9, dtype=torch.float32) : f32[8,16]
+%y = aten.mul.Tensor(%x, %mask) : f32[8,16]
+output aux "" %y
+)"),
+            R"(%mask_mask = magis.bernoulli([8,16], [16,1], 0.9, dtype=torch.bool) : bool[8,16]
+%mask_bits = magis.pack_bits(%mask_mask) : u8[8,2]
+%mask = magis.unpack_bits(%mask_bits, torch.float32) : f32[8,16]
+%y = aten.mul.Tensor(%x, %mask) : f32[8,16]
+)");
+}
+
+// Eight elements share a byte along the last dimension; weights per class make another divisor;
+// sums and plain losses are what they are.
+TEST(Opening, LeavesAloneWhatItKnowsNoOtherFormOf) {
+  const Graph graph = parse_graph(R"(magis 1
+device cpu
+param %w "w" : f32[10]
+batch %x "x" : f32[8,10]
+batch %labels "y" : i64[8]
+%odd = magis.bernoulli([8,10], [10,1], 0.9, dtype=torch.float32) : f32[8,10]
+%loss, %weight = aten.nll_loss_forward(%x, %labels, %w, 1, -100) : f32[], f32[]
+%all = aten.nll_loss_forward(%odd, %labels, none, 2, -100) : f32[]
+%each = aten.mse_loss(%x, %odd, 0) : f32[8,10]
+output loss "" %loss
+output aux "a" %all
+output aux "b" %each
+)",
+                                  "test");
+  EXPECT_TRUE(openable_operators(graph).empty());
+}
+
+}  // namespace
+}  // namespace magis
