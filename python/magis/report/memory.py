@@ -104,7 +104,7 @@ class MemoryReport:
     opaque: list[str]  # operators that magis does not know: never recomputed
     regions: list[str]  # that could run in parts, those that save most first; of an unsplit graph
     obstacles: list[str]  # what ends the axis of the batch, in words
-    whole: list[str]  # operators that are never split
+    whole: list[str]  # operators that are never split, the opaque ones apart
 
     @classmethod
     def of_graph(cls, graph: _core.Graph, *, device: str) -> MemoryReport:
@@ -153,7 +153,9 @@ class MemoryReport:
             opaque=graph.opaque_operators(),
             regions=_described(regions) if regions is not None else [],
             obstacles=regions.obstacles() if regions is not None else [],
-            whole=regions.whole_operators() if regions is not None else [],
+            whole=sorted(set(regions.whole_operators()) - set(graph.opaque_operators()))
+            if regions is not None
+            else [],
         )
 
     def to_json(self) -> dict[str, Any]:

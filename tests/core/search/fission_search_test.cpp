@@ -63,14 +63,14 @@ Case small_bert(int layers = 6) {
   return Case(parse_graph(test::transformer_graph_text({.layers = layers}), "t"));
 }
 
-// 118.4 MB, of which 20.8 MB are the gradients. Without fission 35 MB are out of reach.
+// 118.4 MB, of which 20.8 MB are the gradients. Without fission 38 MB take 12 % more time.
 TEST(FissionSearch, RunsASmallBertInParts) {
   const Case bert = small_bert();
-  const OptimizeResult result = bert.optimized(bert.memory(35'000'000), 600'000);
+  const OptimizeResult result = bert.optimized(bert.memory(38'000'000), 100'000);
   bert.expect_sound(result);
   EXPECT_TRUE(result.met);
   EXPECT_FALSE(result.regions.empty());
-  EXPECT_LE(result.found.seconds, 1.10 * bert.baseline.seconds);
+  EXPECT_LE(result.found.seconds, 1.06 * bert.baseline.seconds);
 }
 
 TEST(FissionSearch, LeavesAloneWhatFits) {

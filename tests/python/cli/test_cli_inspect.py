@@ -57,6 +57,10 @@ Biggest tensors live at the peak
   32.00 KiB  %g f32[128,64], aten.ones_like
              (outside any module)  small.py:20
 
+What ends the axis of the batch
+  %a1 (mylib.squash in net.layers.1.act at small.py:12) is not known to fission:
+  it is never split
+
 Operators unknown to magis, never recomputed
   mylib.squash
 """.splitlines()
