@@ -17,10 +17,12 @@ class Budget {
   // evaluation costs about as much as there are operators.
   Budget(const OptimizeOptions& options, int op_count, std::function<bool(const Budget&)> report);
 
-  // A candidate's change of peak and time was estimated.
+  // A candidate's change of peak and time was estimated, or its change of memory alone computed.
+  // Ends the round if it is full.
   void count_scored(int64_t states = 1) {
     scored_ += states;
     work_ += states * kScoringWork;
+    if (work_ >= kRoundWork) end_round();
   }
   // A state's exact bytes and time were computed. Ends the round if it is full.
   void count_evaluated() {

@@ -126,6 +126,8 @@ void Evaluator::load(const Decisions& decisions) {
   }
   for (int k = 0; k < op_count(); ++k) derive(k);
   std::ranges::fill(dirty_, 0);
+  first_dirty_ = dirty_.size();
+  last_dirty_ = 0;
   Bytes carried = 0;
   for (std::size_t border = 0; border < carry_.size(); ++border) {
     carried += carry_steps_[border];
@@ -214,13 +216,15 @@ void Evaluator::mark_asking(TensorId tensor, int first, int last) {
 
 // Deriving a segment marks later ones only, so one sweep is enough.
 void Evaluator::settle() {
-  for (std::size_t word = 0; word < dirty_.size(); ++word) {
+  for (std::size_t word = first_dirty_; word <= last_dirty_; ++word) {
     while (dirty_[word] != 0) {
       const int bit = std::countr_zero(dirty_[word]);
       dirty_[word] &= dirty_[word] - 1;
       derive(static_cast<int>(word * 64) + bit);
     }
   }
+  first_dirty_ = dirty_.size();
+  last_dirty_ = 0;
 }
 
 // ---- changes with a record

@@ -15,6 +15,7 @@
 // lower(), a property test holds the two equal.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -148,7 +149,11 @@ class Evaluator {
   void change_mode(EdgeId edge, Mode mode);
   void hold(EdgeId edge, OpId from);
   void release(EdgeId edge);
-  void mark_dirty(int position) { dirty_[at(position) >> 6] |= uint64_t{1} << (position & 63); }
+  void mark_dirty(int position) {
+    dirty_[at(position) >> 6] |= uint64_t{1} << (position & 63);
+    first_dirty_ = std::min(first_dirty_, at(position) >> 6);
+    last_dirty_ = std::max(last_dirty_, at(position) >> 6);
+  }
   void mark_asking(TensorId tensor, int first, int last);
   void settle();
 
@@ -204,7 +209,9 @@ class Evaluator {
   std::vector<Change> changes_;
   std::vector<Segment> replaced_;
   std::vector<Segment> spare_;
-  std::vector<uint64_t> dirty_;
+  std::vector<uint64_t> dirty_;  // one bit a position
+  std::size_t first_dirty_ = 0;  // words outside of these two are 0
+  std::size_t last_dirty_ = 0;
 
   // Scratch of derive(), valid if the stamp is the current one.
   Segment fresh_;

@@ -6,6 +6,7 @@
 #include "magis/analysis/structure.h"
 #include "magis/base/error.h"
 #include "magis/schedule/program.h"
+#include "magis/schedule/scheduler.h"
 #include "search/best_first.h"
 #include "search/greedy.h"
 #include "search/local_search.h"
@@ -103,6 +104,8 @@ class Optimizer {
 
   void search() {
     if (perfect()) return;
+    schedule_for_peak();
+    if (perfect()) return;
     reorder_for_peak(evaluator_, budget_);
     incumbent_.offer(evaluator_, cost());
     const Decisions for_peak = evaluator_.decisions();
@@ -115,6 +118,18 @@ class Optimizer {
     }
     if (!done()) best_first_.run(incumbent_, kPatience);
     improve();
+  }
+
+  // The order of least peak that is found without recomputing anything. Loops stand as they are in
+  // program order, as one node each.
+  void schedule_for_peak() {
+    const SchedulingProblem problem = make_scheduling_problem(graph_, costs_.bytes, costs_.scratch);
+    const Schedule schedule = schedule_fully(problem);
+    if (schedule.peak >= evaluator_.peak()) return;
+    Decisions decisions = program_order(graph_);
+    decisions.order = operators_in_order(problem, schedule.order);
+    evaluator_.load(decisions);
+    incumbent_.offer(evaluator_, cost());
   }
 
   void expand_from(const Decisions& start) {

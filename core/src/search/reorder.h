@@ -6,8 +6,22 @@
 
 namespace magis {
 
+// What reordering may cost, in exchanges of neighbours: windows grow with the graph, so without a
+// bound the work would grow with its square. A number of exchanges, not a time: the result does not
+// depend on the clock.
+class SwapAllowance {
+ public:
+  explicit SwapAllowance(int64_t swaps) : left_(swaps) {}
+  bool spend() { return left_-- > 0; }
+  bool spent() const { return left_ <= 0; }
+
+ private:
+  int64_t left_;
+};
+
 // Moves operators to better places between their predecessors and successors, sweep after sweep,
-// until nothing moves or the budget is spent. The peak never rises; modes stay as they are.
+// until nothing moves, the allowance is used up, or the budget is spent. The peak never rises;
+// modes stay as they are.
 //
 // Against the overflow just below the peak. Little moves, and recomputation finds the order as it
 // was.
@@ -17,8 +31,8 @@ void reorder_for_peak(Evaluator& evaluator, Budget& budget);
 // from.
 void reorder_for_area(Evaluator& evaluator, Budget& budget);
 
-// One sweep over all operators, in the order of the program, against the overflow above `target`.
-// Returns whether anything moved.
-bool reorder_sweep(Evaluator& evaluator, Bytes target, Budget& budget);
+// One sweep over all operators, last first, against the overflow above `target`. Returns whether
+// anything moved.
+bool reorder_sweep(Evaluator& evaluator, Bytes target, Budget& budget, SwapAllowance& allowance);
 
 }  // namespace magis

@@ -163,6 +163,19 @@ TEST(Optimize, LeavesAStepAloneThatFits) {
   EXPECT_EQ(result.recomputed, 0);
 }
 
+// Reordering must not use up a budget that recomputation needs.
+TEST(Optimize, GetsSomewhereInAFewStatesOnALargeGraph) {
+  const Case bert({.layers = 60});
+  EXPECT_GT(bert.graph.op_count(), 2'000U);
+  OptimizeOptions options = bert.latency_options(1.1);
+  options.state_budget = 10'000;
+  options.time_budget = 1e9;
+  const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
+  bert.expect_sound(result);
+  EXPECT_GT(result.states_scored, 0);
+  EXPECT_LE(result.found.transient_peak, bert.baseline.transient_peak * 8 / 10);
+}
+
 TEST(Optimize, ReturnsTheLeastMemoryIfTheLimitIsOutOfReach) {
   const Case bert({.layers = 2});
   OptimizeOptions options = bert.memory_options(1'000'000);
@@ -192,7 +205,8 @@ TEST(Optimize, StopsWhenItIsToldTo) {
   const OptimizeResult result = optimize_schedule(bert.graph, bert.costs, options);
   EXPECT_EQ(calls, 5);
   EXPECT_EQ(result.stop_reason, StopReason::interrupted);
-  EXPECT_EQ(bert.costs.persistent + result.found.transient_peak, last);
+  // What was under way when it was told to stop counts too.
+  EXPECT_LE(bert.costs.persistent + result.found.transient_peak, last);
 }
 
 TEST(Optimize, KeepsToItsTimeBudget) {
