@@ -5,7 +5,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -110,23 +109,6 @@ std::string describe_region(const PyRegions& regions, std::size_t i) {
          std::to_string(region.length);
 }
 
-// Where the first dimension of the batch's tensors ends, in words, in program order.
-std::vector<std::string> obstacles(const PyRegions& regions) {
-  const AxisGraph& axes = regions.ground->axes();
-  std::map<OpId, std::string> texts;
-  for (const Input& input : axes.graph().inputs()) {
-    const Value& value = axes.graph().value(input.value);
-    if (input.kind != InputKind::batch || value.type.shape.empty()) continue;
-    for (const Obstacle& obstacle : grow_from_input(axes, value.tensor, 0).obstacles) {
-      if (obstacle.reason == Obstacle::Reason::unlinked) continue;
-      texts.emplace(obstacle.op, to_text(axes, obstacle));
-    }
-  }
-  std::vector<std::string> found;
-  for (const auto& [op, text] : texts) found.push_back(text);
-  return found;
-}
-
 // Operators that fission knows no axes of, by name.
 std::vector<std::string> whole_operators(const PyRegions& regions) {
   const AxisGraph& axes = regions.ground->axes();
@@ -161,7 +143,7 @@ void bind_fission(nb::module_& m) {
              return PyGraph{std::make_shared<const Graph>(r.ground->axes().graph())};
            })
       .def("describe", &describe_region)
-      .def("obstacles", &obstacles)
+      .def("obstacles", [](const PyRegions& r) { return r.ground->batch_obstacles(); })
       .def("whole_operators", &whole_operators)
       .def("split", &split, "choices"_a);
   m.def("fission_regions", &regions_of, "graph"_a, nb::kw_only(), "device"_a,

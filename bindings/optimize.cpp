@@ -81,7 +81,7 @@ int region_count(const std::vector<FissionRegion>& regions) {
 
 PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
-             uint64_t seed, bool fission, bool exact, nb::object callback) {
+             uint64_t seed, bool fission, bool exact, int64_t batch_parts, nb::object callback) {
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
   const DeviceProfile& profile = device_profile(device);
@@ -94,6 +94,7 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   options.seed = seed;
   options.fission = fission;
   options.exact = exact;
+  options.batch_parts = batch_parts;
   PythonProgress progress(std::move(callback));
   options.progress = [&](const Progress& p) { return progress(p); };
   OptimizeResult result;
@@ -175,7 +176,7 @@ void bind_optimize(nb::module_& m) {
       .def_prop_ro("recomputed", [](R r) { return r.result.recomputed; });
   m.def("optimize", &run, "graph"_a, nb::kw_only(), "device"_a, "memory_limit"_a = nb::none(),
         "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0, "seed"_a = 0,
-        "fission"_a = true, "exact"_a = false, "progress"_a = nb::none());
+        "fission"_a = true, "exact"_a = false, "batch_parts"_a = 0, "progress"_a = nb::none());
 }
 
 }  // namespace magis

@@ -155,6 +155,7 @@ def optimize(
     seed: int = 0,
     fission: bool = True,  # regions may run in parts of an axis: the plan's graph then has loops
     exact: bool = False,  # no sums that are added up part by part
+    batch_parts: int = 0,  # in how many the batch's region runs; 0: as the search decides
     progress: Callable[[Progress], bool]
     | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...

@@ -1,10 +1,12 @@
 #include "magis/search/fission_ground.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <unordered_map>
 
+#include "magis/analysis/largest_region.h"
 #include "magis/base/error.h"
 #include "magis/schedule/program.h"
 #include "magis/simulate/simulate.h"
@@ -25,6 +27,18 @@ Hotspots hotspots_of(const Graph& graph, const CostTable& costs) {
 
 std::string_view name_of(const Graph& graph, OpId op) {
   return graph.value(graph.op(op).results.front()).name;
+}
+
+// What the batch brings along its first dimension.
+std::vector<TensorId> batch_tensors(const Graph& graph) {
+  std::vector<TensorId> tensors;
+  for (const Input& input : graph.inputs()) {
+    const Value& value = graph.value(input.value);
+    if (input.kind == InputKind::batch && !value.type.shape.empty()) {
+      tensors.push_back(value.tensor);
+    }
+  }
+  return tensors;
 }
 
 using OpsByName = std::unordered_map<std::string_view, OpId>;
@@ -52,6 +66,50 @@ FissionGround::FissionGround(const Graph& graph, const DeviceProfile& profile)
 std::vector<FissionCandidate> FissionGround::candidates(const CandidateOptions& options) const {
   const CostTable costs = make_cost_table(opened_.graph, profile_);
   return fission_candidates(axes_, hotspots_of(opened_.graph, costs), options);
+}
+
+FissionRegion FissionGround::batch_region(int64_t parts) const {
+  const Graph& graph = axes_.graph();
+  std::vector<OpId> all;
+  OpWeights weights;
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    all.emplace_back(i);
+    int64_t weight = 1;
+    for (const TensorId made : graph.makes(OpId(i))) weight += graph.tensor(made).bytes;
+    weights.push_back(weight);
+  }
+  std::optional<FissionRegion> largest;
+  for (const TensorId input : batch_tensors(graph)) {
+    std::optional<FissionRegion> region =
+        largest_region(axes_, grow_from_input(axes_, input, 0), all, weights);
+    if (region && (!largest || region->operators.size() > largest->operators.size())) {
+      largest = std::move(region);
+    }
+  }
+  if (!largest) {
+    std::string text = "no part of the step can run along the axis of the batch";
+    for (const std::string& obstacle : batch_obstacles()) text += "; " + obstacle;
+    throw UserError(text);
+  }
+  if (parts > largest->length) {
+    throw UserError("the batch's axis has length " + std::to_string(largest->length) +
+                    ": it has no " + std::to_string(parts) + " parts");
+  }
+  largest->part = (largest->length + parts - 1) / parts;
+  return *std::move(largest);
+}
+
+std::vector<std::string> FissionGround::batch_obstacles() const {
+  std::map<OpId, std::string> texts;
+  for (const TensorId input : batch_tensors(axes_.graph())) {
+    for (const Obstacle& obstacle : grow_from_input(axes_, input, 0).obstacles) {
+      if (obstacle.reason == Obstacle::Reason::unlinked) continue;
+      texts.emplace(obstacle.op, to_text(axes_, obstacle));
+    }
+  }
+  std::vector<std::string> found;
+  for (const auto& [op, text] : texts) found.push_back(text);
+  return found;
 }
 
 Hotspots FissionGround::hotspots(const Graph& split, const Decisions& decisions,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <iterator>
 #include <map>
 #include <string>
@@ -20,6 +21,7 @@
 #include "magis/search/optimize.h"
 #include "magis/transform/opening.h"
 #include "search/objective.h"
+#include "search/part_lengths.h"
 
 namespace magis {
 namespace {
@@ -30,24 +32,8 @@ Seconds since(Clock::time_point start) {
   return std::chrono::duration<Seconds>(Clock::now() - start).count();
 }
 
-// Lengths that divide `length` into 2, 3, 4, ... parts as evenly as may be, longest first; at most
-// `most` of them, the first ones all, then ever fewer.
-std::vector<int64_t> part_lengths(int64_t length, std::size_t most) {
-  std::vector<int64_t> parts;
-  for (int64_t n = 2; n <= length; ++n) {
-    const int64_t part = (length + n - 1) / n;
-    if (parts.empty() || part < parts.back()) parts.push_back(part);
-    if (part == 1) break;
-  }
-  while (parts.size() > most) {
-    std::vector<int64_t> thinned(parts.begin(),
-                                 parts.begin() + static_cast<std::ptrdiff_t>(most / 2));
-    for (std::size_t i = most / 2 + 1; i < parts.size(); i += 2) thinned.push_back(parts[i]);
-    if (thinned.back() != parts.back()) thinned.push_back(parts.back());
-    if (thinned.size() == parts.size()) break;
-    parts = std::move(thinned);
-  }
-  return parts;
+Seconds process_seconds() {
+  return static_cast<Seconds>(std::clock()) / static_cast<Seconds>(CLOCKS_PER_SEC);
 }
 
 bool adds_parts(const Graph& graph) {
@@ -77,7 +63,9 @@ class FissionSearch {
     best_.bound = lower_bound_with_fission(source_, profile_);
     evaluated_ = best_.states_evaluated;
     scored_ = best_.states_scored;
-    if (!is_perfect() && !stopped()) {
+    if (options_.batch_parts > 0) {
+      search_as_asked();
+    } else if (!is_perfect() && !stopped()) {
       search_regions();
     }
     best_.states_evaluated = evaluated_;
@@ -88,6 +76,7 @@ class FissionSearch {
                             ? StopReason::state_budget
                             : StopReason::converged;
     best_.wall_seconds = since(start_);
+    best_.cpu_seconds = process_seconds() - cpu_start_;
     return std::move(best_);
   }
 
@@ -166,6 +155,29 @@ class FissionSearch {
 
   // ---- trials
 
+  // The one region that the user named, whatever it costs.
+  void search_as_asked() {
+    Trial trial{{ground_.batch_region(options_.batch_parts)}, {}, {}};
+    const OptimizeResult unsplit = std::move(best_);
+    best_ = {};
+    has_best_ = false;
+    std::variant<Graph, std::string> made = ground_.split(trial.regions);
+    if (const auto* why = std::get_if<std::string>(&made)) {
+      throw UserError("the batch cannot run in parts: " + *why);
+    }
+    Graph graph = std::get<Graph>(std::move(made));
+    OptimizeResult result =
+        optimize_schedule(graph, make_cost_table(graph, profile_), slice(left(), 1));
+    evaluated_ += result.states_evaluated;
+    scored_ += result.states_scored;
+    result.baseline = unsplit.baseline;
+    result.bound = unsplit.bound;
+    result.regions = trial.regions;
+    result.split = std::move(graph);
+    best_ = std::move(result);
+    best_cost_ = cost_of(best_);
+  }
+
   // Regions of all sizes: a loss head of seven operators costs less time than half the network.
   void find_regions() {
     std::map<int, int> of_size;
@@ -214,7 +226,7 @@ class FissionSearch {
     std::vector<FissionRegion> beside = chosen;
     beside.push_back(region);
     if (why_invalid(ground_.axes(), beside)) return;
-    for (const int64_t part : extension_lengths(region.length)) {
+    for (const int64_t part : halved_lengths(region.length)) {
       beside.back().part = part;
       trials.push_back({beside, {}, {}});
     }
@@ -227,20 +239,12 @@ class FissionSearch {
     add_child(around, region, region.length);
     const int64_t length = around.children.back().length;
     if (length < 2 || why_invalid(ground_.axes(), around)) return;
-    for (const int64_t part : extension_lengths(length)) {
+    for (const int64_t part : halved_lengths(length)) {
       around.children.back().part = part;
       std::vector<FissionRegion> nested = chosen;
       nested[outer] = around;
       trials.push_back({std::move(nested), {}, {}});
     }
-  }
-
-  static std::vector<int64_t> extension_lengths(int64_t length) {
-    std::vector<int64_t> parts;
-    for (const int64_t n : {2, 4, 8}) {
-      if (n <= length) parts.push_back((length + n - 1) / n);
-    }
-    return parts;
   }
 
   // Counts trials as they are, until `until`; the most promising first.
@@ -356,6 +360,7 @@ class FissionSearch {
   const Objective objective_;
   const FissionGround ground_;
   const Clock::time_point start_;
+  const Seconds cpu_start_ = process_seconds();
   std::vector<FissionRegion> regions_;  // candidates
   double price_ = 0;
   OptimizeResult best_;

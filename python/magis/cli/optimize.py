@@ -56,6 +56,15 @@ def optimize(
             "differently in the last bits.",
         ),
     ] = True,
+    batch_parts: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Run what can be split along the axis of the batch in N parts; 0: as the search "
+            "decides.",
+        ),
+    ] = 0,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="PLAN", help="Where to save the plan (JSON)."),
@@ -79,7 +88,7 @@ def optimize(
     graph = read_graph(file)
     profile = device_profile(device, graph.device)
     target = resolve(graph, limit, profile, fission=fission)
-    result = search(graph, target, profile, budget, fission=fission)
+    result = search(graph, target, profile, budget, fission=fission, batch_parts=batch_parts)
     report = Report.build(
         result,
         device=profile,

@@ -53,7 +53,13 @@ def resolve(graph: _core.Graph, limit: Limit, profile: str, *, fission: bool = T
 
 
 def search(
-    graph: _core.Graph, target: Target, profile: str, budget: Budget, *, fission: bool
+    graph: _core.Graph,
+    target: Target,
+    profile: str,
+    budget: Budget,
+    *,
+    fission: bool,
+    batch_parts: int,
 ) -> _core.Result:
     """The best plan found, verified. Ctrl-C ends the search; the best plan so far comes back.
 
@@ -70,6 +76,7 @@ def search(
                 state_budget=budget.states,
                 seed=budget.seed,
                 fission=fission,
+                batch_parts=batch_parts,
                 progress=progress,
                 **limit,
             )

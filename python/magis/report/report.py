@@ -232,6 +232,8 @@ def _done(report: Report) -> list[str]:
             lines.append(f"order changed: {moved} of {edit['operators']:,} moved")
         if edit["kind"] == "split":
             parts = f"{plural(edit['parts'], 'part')} of {edit['part']:,} of {edit['length']:,}"
+            if rest := edit["length"] % edit["part"]:
+                parts += f", the last of {rest:,}"
             lines.append(
                 f"split: {plural(edit['operators'], 'operator')} in {parts} ({edit['loop']})"
             )

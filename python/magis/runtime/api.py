@@ -30,6 +30,7 @@ def optimize(
     strict: bool = False,
     verify: Verify = "auto",
     exact: bool = False,
+    batch_parts: int = 0,
     tolerance: float | None = None,
     on_new_shape: OnNewShape = "replan",
     verify_every: int = 0,
@@ -61,6 +62,8 @@ def optimize(
             "off" does not.
         exact: regions that run in parts must give the very bits of eager too; where a replay on
             this machine shows that they do not, the step is planned without regions.
+        batch_parts: run what can be split along the axis of the batch in so many parts, instead of
+            leaving that to the search; the last part is shorter where the number does not divide.
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
             None asks for equal bits, but for the rounding of sums that are added up part by part.
@@ -86,6 +89,7 @@ def optimize(
     _check_number("time_budget", time_budget, 0)
     _check_number("verify_every", verify_every, 0)
     _check_number("plan_cache", plan_cache, 1)
+    _check_number("batch_parts", batch_parts, 0)
     if tolerance is not None:
         _check_number("tolerance", tolerance, 0)
     arguments = Arguments(batch)
@@ -98,6 +102,7 @@ def optimize(
         seed=seed,
         progress=progress,
         exact=exact,
+        batch_parts=batch_parts,
     )
     workshop = Workshop(model, loss_fn, settings, device=place, verify=verify, tolerance=tolerance)
     try:

@@ -30,6 +30,7 @@ class SearchSettings:
     seed: int
     progress: Callback | None
     exact: bool = False  # bit for bit as eager
+    batch_parts: int = 0  # in how many parts the batch runs; 0: as the search decides
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ def _optimize(
             seed=settings.seed,
             fission=fission,
             exact=settings.exact,
+            batch_parts=settings.batch_parts if fission else 0,
             progress=listener,
             **bound.keywords(),
         )

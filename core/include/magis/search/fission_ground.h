@@ -25,6 +25,12 @@ class FissionGround {
   const AxisGraph& axes() const { return axes_; }
   // By what they save of the peak in program order, best first.
   std::vector<FissionCandidate> candidates(const CandidateOptions& options = {}) const;
+  // The largest region along the first dimension of a tensor of the batch, in `parts` parts, the
+  // last one perhaps shorter. Throws UserError if there is none, naming the operators that stand in
+  // the way, or if the axis is too short.
+  FissionRegion batch_region(int64_t parts) const;
+  // What ends that axis, in words, in program order.
+  std::vector<std::string> batch_obstacles() const;
   // What is live at the peak of a plan for a graph that split() made, as tensors of the opened
   // graph: parts count as theirs.
   Hotspots hotspots(const Graph& split, const Decisions& decisions, const CostTable& costs) const;

@@ -45,6 +45,9 @@ struct OptimizeOptions {
   // Regions may not add up sums part by part, which would round differently: those whose results
   // are all put side by side remain.
   bool exact = false;
+  // The largest region along the axis of the batch runs in so many parts, whatever that costs; 0:
+  // as the search decides. A number that does not divide the batch makes a shorter last part.
+  int64_t batch_parts = 0;
   // Called between rounds on the calling thread; false stops the search, the best plan so far is
   // returned.
   std::function<bool(const Progress&)> progress;
@@ -70,7 +73,9 @@ struct OptimizeResult {
 
 // What no plan of the graph stays below, whatever its regions, order and recomputation.
 LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile);
-// Never worse than program order. Deterministic for a given seed and number of rounds.
+// Never worse than program order, unless batch_parts asks for it. Deterministic for a given seed
+// and number of rounds. Throws UserError if the batch cannot run in batch_parts parts, naming what
+// stands in the way.
 OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
                         const OptimizeOptions& options);
 // The same without fission, under any costs.
