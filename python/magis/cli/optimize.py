@@ -19,6 +19,7 @@ from magis.cli.subject import read_graph
 from magis.files import write_text
 from magis.limits import Limit, parse_limit
 from magis.report import Report
+from magis.runtime.parts import what_stays_whole
 from magis.runtime.plan_file import envelope
 
 
@@ -99,7 +100,8 @@ def optimize(
         write_text(output, envelope(result.plan, report))
     if emit is not None:
         write_text(emit, result.plan.source(_heading(file, report)))
-    return _outcome(report, target, output, emit, json)
+    obstacles = what_stays_whole(graph, profile) if batch_parts and fission else ""
+    return _outcome(report, target, output, emit, json, [obstacles] if obstacles else [])
 
 
 def _limit(memory_limit: str | None, latency_limit: str | None) -> Limit:
@@ -151,7 +153,12 @@ def _heading(file: Path, report: Report) -> str:
 
 
 def _outcome(
-    report: Report, target: Target, output: Path | None, emit: Path | None, as_json: bool
+    report: Report,
+    target: Target,
+    output: Path | None,
+    emit: Path | None,
+    as_json: bool,
+    warnings: list[str],
 ) -> Outcome:
     fields = report.to_json()
     data = {
@@ -171,10 +178,8 @@ def _outcome(
         notes.append(
             Text("Nothing was written; -o plan.json saves the plan, --emit step.py the code.")
         )
-    warnings = (
-        []
-        if report.met
-        else [f"the limit was not met ({report.limit}); the best plan found was kept"]
-    )
+    if not report.met:
+        limit = f"the limit was not met ({report.limit}); the best plan found was kept"
+        warnings = [limit, *warnings]
     code = status.OK if report.met else status.LIMIT_NOT_MET
     return Outcome(data, Group(*notes), as_json, code, warnings)

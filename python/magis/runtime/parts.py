@@ -10,6 +10,7 @@ from magis import _core
 
 # How often a plan is searched for whose parts turn out to need more scratch than estimated.
 _MOST_REPEATS = 3
+_MOST_OBSTACLES = 3
 
 
 def search_with_parts_measured(
@@ -33,6 +34,21 @@ def search_with_parts_measured(
         aim -= result.peak_bytes - memory_limit
         result = search(aim)
     return result
+
+
+def what_stays_whole(graph: _core.Graph, profile: str) -> str:
+    """What keeps some of the step out of a region along the axis of the batch, in words; empty if
+    nothing does."""
+    obstacles = _core.fission_regions(graph, device=profile, limit=1).obstacles()
+    if not obstacles:
+        return ""
+    shown = "; ".join(obstacles[:_MOST_OBSTACLES])
+    more = len(obstacles) - _MOST_OBSTACLES
+    return (
+        "not all of the step runs in parts of the batch: "
+        + shown
+        + (f"; and {more:,} more (`magis inspect` lists them)" if more > 0 else "")
+    )
 
 
 def _measured(result: _core.Result, profile: str, memory_limit: int | None) -> _core.Result:

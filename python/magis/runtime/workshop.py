@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ from magis.runtime.compiled import CompiledPlan
 from magis.runtime.free_memory import free_bytes
 from magis.runtime.lower_bound import check_lower_bound
 from magis.runtime.model_view import ModelView
+from magis.runtime.parts import what_stays_whole
 from magis.runtime.planned import PlannedStep
 from magis.runtime.planner import (
     Bound,
@@ -116,6 +118,8 @@ class Workshop:
             replayed = self._replay(step, graph, arguments, view, eager)
         # The user's own line is four calls up, one more where a call of the step plans anew.
         tell_not_met(result, self.settings, bound, stacklevel=4 if first else 5)
+        if first and self.settings.batch_parts:
+            self._tell_what_stays_whole(graph)
         if first:
             before = measured or result.baseline_peak_bytes
             tell_nothing_gained(result, self.settings, before, stacklevel=4)
@@ -150,6 +154,11 @@ class Workshop:
 
     def _search(self, graph: _core.Graph, bound: Bound, *, fission: bool = True) -> _core.Result:
         return search(graph, self.settings, bound, measured_on=self.device, fission=fission)
+
+    def _tell_what_stays_whole(self, graph: _core.Graph) -> None:
+        obstacles = what_stays_whole(graph, self.settings.profile)
+        if obstacles:
+            warnings.warn(obstacles, stacklevel=5)
 
     def _capture(self, arguments: Arguments) -> Capture:
         batch = arguments.cut_off().batch

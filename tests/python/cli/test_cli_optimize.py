@@ -255,3 +255,34 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
     assert "states/s" in shown
     assert "s left" in shown
     assert "best" in shown
+
+
+BATCH_NORM = """magis 1
+device cpu
+site @1 "net.norm" "net.py:12"
+batch %x "x" : f32[6,4,3,3]
+param %w "w" : f32[4]
+%a = aten.relu(%x) : f32[6,4,3,3]
+%b = aten.tanh(%a) : f32[6,4,3,3]
+%c, %mean, %rstd = aten._native_batch_norm_legit.no_stats(%b, %w, %w, true, 0.1, 1e-05) : \
+f32[6,4,3,3], f32[4], f32[4] @1
+%d = aten.exp(%c) : f32[6,4,3,3]
+%e = aten.sum(%d) : f32[]
+
+output loss "" %e
+"""
+
+
+def test_a_number_of_parts_by_hand(magis: Magis, tmp_path: Path) -> None:
+    file = tmp_path / "norm.magis"
+    file.write_text(BATCH_NORM)
+    done = magis("optimize", file, "--memory-limit", "1MB", "--batch-parts", "4")
+    assert done.status == 0, done.err
+    assert "2 parts of 2" not in done.out
+    assert "3 parts of 2 of 6" in done.out
+    assert "not all of the step runs in parts of the batch: %c (" in done.err
+    assert "net.norm at net.py:12) needs the whole axis of length 6 at once" in done.err
+    assert_user_error(
+        magis("optimize", file, "--memory-limit", "1MB", "--batch-parts", "7"),
+        "the batch's axis has length 6: it has no 7 parts",
+    )
