@@ -84,6 +84,7 @@ class FissionSearch {
   static constexpr double kUnsplitShare = 0.15;
   static constexpr double kSieveShare = 0.12;
   static constexpr double kScreeningShare = 0.2;
+  static constexpr int kLabellings = 64;
   static constexpr int kRegionsPerSize = 3;  // sizes within a factor of the square root of two
   static constexpr std::size_t kPartLengths = 10;
   static constexpr std::size_t kScreened = 10;
@@ -181,7 +182,9 @@ class FissionSearch {
   // Regions of all sizes: a loss head of seven operators costs less time than half the network.
   void find_regions() {
     std::map<int, int> of_size;
-    for (FissionCandidate& found : ground_.candidates()) {
+    CandidateOptions options;
+    options.labelling_limit = kLabellings;  // more have found no other regions on the zoo's models
+    for (FissionCandidate& found : ground_.candidates(options)) {
       const auto count = static_cast<double>(found.region.operators.size());
       if (++of_size[static_cast<int>(2 * std::log2(count))] > kRegionsPerSize) continue;
       regions_.push_back(std::move(found.region));
