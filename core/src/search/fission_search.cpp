@@ -296,6 +296,7 @@ class FissionSearch {
     screen(trials, since(start_) + kScreeningShare * options_.time_budget);
     sort(trials);
     for (int round = 0; round < kExtensions && !trials.empty(); ++round) {
+      if (stopped() || is_perfect()) return;
       search_trial(trials.front(), kDeepShare * options_.time_budget, 4);
       std::vector<Trial> extended = extensions(trials.front());
       screen(extended, since(start_) + kExtensionShare * options_.time_budget);
@@ -311,12 +312,15 @@ class FissionSearch {
     }
   }
 
+  // Searches each trial shortly. Those that were not searched are left out: one that cannot be
+  // split, and all that come after the end of the search, have neither cost nor hotspots.
   void screen(std::vector<Trial>& trials, Seconds until) {
     for (std::size_t t = 0; t < trials.size(); ++t) {
       const auto remaining = static_cast<int64_t>(trials.size() - t);
       const Seconds seconds = (until - since(start_)) / static_cast<double>(remaining);
       search_trial(trials[t], seconds, 2 * remaining);
     }
+    std::erase_if(trials, [](const Trial& trial) { return trial.hotspots.empty(); });
   }
 
   void sort(std::vector<Trial>& trials) const {

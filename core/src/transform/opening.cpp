@@ -65,6 +65,8 @@ bool is_mask(const Graph& graph, const Operator& op) {
 
 bool is_openable(const Graph& graph, const Operator& op) {
   if (is_mask(graph, op)) return true;
+  // A mean fits into float16 where its sum does not, and a large count's reciprocal is lost there.
+  if (graph.value(op.results[0]).type.dtype == DType::f16) return false;
   if (is_mean(op)) return true;
   if (is_nll_loss(op)) {  // with weights per class the divisor is a sum of weights
     return op.args.size() == 5 && op.kwargs.empty() && op.args[2] == Arg{None{}} &&

@@ -95,6 +95,50 @@ TEST(FissionSearch, KeepsALimitOnTime) {
   EXPECT_LT(with.found.transient_peak, without.found.transient_peak);
 }
 
+// A trial that makes the limit hold in no more time ends the search: what was still to be searched
+// then is looked at no more.
+TEST(FissionSearch, EndsInTheMiddleOfItsTrials) {
+  const Case mlp(parse_graph(R"(magis 1
+device cpu
+param %w1 "w1" : f32[256,16]
+param %b1 "b1" : f32[256]
+param %w2 "w2" : f32[4,256]
+param %b2 "b2" : f32[4]
+batch %x "x" : f32[24,16]
+%w1t = aten.permute(%w1, [1,0]) : f32[16,256]{1,16}
+%h = aten.addmm(%b1, %x, %w1t) : f32[24,256]
+%relu = aten.relu(%h) : f32[24,256]
+%w2t = aten.permute(%w2, [1,0]) : f32[256,4]{1,256}
+%y = aten.addmm(%b2, %relu, %w2t) : f32[24,4]
+%loss = aten.mean(%y) : f32[]
+%one = aten.full([], 1, dtype=torch.float32) : f32[]
+%ones = aten.expand(%one, [24,4]) : f32[24,4]{0,0}
+%dy = aten.div.Scalar(%ones, 96) : f32[24,4] backward
+%dr = aten.mm(%dy, %w2) : f32[24,256] backward
+%dyt = aten.permute(%dy, [1,0]) : f32[4,24]{1,4}
+%dw2 = aten.mm(%dyt, %relu) : f32[4,256] backward
+%dh = aten.threshold_backward(%dr, %relu, 0) : f32[24,256] backward
+%dht = aten.permute(%dh, [1,0]) : f32[256,24]{1,256}
+%dw1 = aten.mm(%dht, %x) : f32[256,16] backward
+%db1 = aten.sum.dim_IntList(%dh, [0], true) : f32[1,256] backward
+output loss "" %loss
+output grad "w1" %dw1
+output grad "b1" %db1
+output grad "w2" %dw2
+)",
+                             "t"));
+  int in_parts = 0;
+  for (int percent = 45; percent <= 100; percent += 5) {
+    const Bytes limit = mlp.baseline.transient_peak * percent / 100;
+    for (const int64_t states : {20, 200, 5'000}) {
+      const OptimizeResult result = mlp.optimized(mlp.memory(limit), states);
+      mlp.expect_sound(result);
+      in_parts += result.regions.empty() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(in_parts, 0);
+}
+
 TEST(FissionSearch, FindsTheSameAgain) {
   const Case bert = small_bert(2);
   const Limit limit = bert.memory(bert.baseline.transient_peak / 3);

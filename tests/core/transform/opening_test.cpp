@@ -49,6 +49,22 @@ output aux "" %d
 )");
 }
 
+// The mean of 512 numbers near 1000 is a float16; their sum is not.
+TEST(Opening, LeavesFloat16Whole) {
+  const Graph graph = parse_graph(R"(magis 1
+device cpu
+batch %x "x" : f16[512]
+batch %y "y" : f16[512]
+%m = aten.mean(%x) : f16[]
+%loss = aten.mse_loss(%x, %y) : f16[]
+%grad = aten.mse_loss_backward(%m, %x, %y, 1) : f16[512]
+output loss "" %loss
+output aux "" %grad
+)",
+                                  "test");
+  EXPECT_TRUE(openable_operators(graph).empty());
+}
+
 TEST(Opening, DividesTheGradientOfAMeanLoss) {
   EXPECT_EQ(opened(R"(batch %x "x" : f32[8,10]
 batch %y "y" : f32[8,10]
