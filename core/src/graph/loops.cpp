@@ -110,7 +110,10 @@ class LoopRules {
       check_part_lengths(output.value, {}, "an output");
       check_scope(output.value, LoopId(), "an output");
     }
-    for (std::size_t l = 0; l < graph_.loops().size(); ++l) check_lists(LoopId(l));
+    for (std::size_t l = 0; l < graph_.loops().size(); ++l) {
+      check_lists(LoopId(l));
+      check_writes(LoopId(l));
+    }
     return problem_;
   }
 
@@ -239,6 +242,22 @@ class LoopRules {
     std::vector<TensorId> made(graph_.makes(loop.begin).begin(), graph_.makes(loop.begin).end());
     if (listed(end.args[1]) != made) {
       fail("the end of " + loop.name + " does not name the results of its begin");
+    }
+  }
+
+  // Each result gets its parts from one operator of the body.
+  void check_writes(LoopId id) {
+    const Loop& loop = graph_.loop(id);
+    for (const TensorId made : graph_.makes(loop.begin)) {
+      int writers = 0;
+      for (const EdgeId use : graph_.uses(made)) {
+        const OpId op = graph_.edge_op(use);
+        writers += graph_.loop_of(op) == id && !graph_.bounded_loop(op).valid() ? 1 : 0;
+      }
+      if (writers != 1) {
+        fail("%" + graph_.value(graph_.tensor(made).value).name + " is written by " +
+             std::to_string(writers) + " operators of loop " + loop.name + ", not by one");
+      }
     }
   }
 

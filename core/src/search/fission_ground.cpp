@@ -53,6 +53,26 @@ void carry_over(FissionRegion& region, const Graph& from, const OpsByName& by_na
   for (FissionRegion& child : region.children) carry_over(child, from, by_name);
 }
 
+// Operators outside `held` that stand on a path from one of them to another.
+std::set<OpId> between(const Graph& graph, const std::set<OpId>& held) {
+  IdMap<OpId, bool> after(graph.op_count(), false);
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    after[OpId(i)] = std::ranges::any_of(graph.predecessors(OpId(i)), [&](OpId before) {
+      return after[before] || held.contains(before);
+    });
+  }
+  IdMap<OpId, bool> before(graph.op_count(), false);
+  std::set<OpId> found;
+  for (std::size_t i = graph.op_count(); i-- > 0;) {
+    const OpId op(i);
+    before[op] = std::ranges::any_of(graph.successors(op), [&](OpId follower) {
+      return before[follower] || held.contains(follower);
+    });
+    if (after[op] && before[op] && !held.contains(op)) found.insert(op);
+  }
+  return found;
+}
+
 }  // namespace
 
 FissionGround::FissionGround(const Graph& graph, const DeviceProfile& profile)
@@ -137,10 +157,14 @@ Hotspots FissionGround::hotspots(const Graph& split, const Decisions& decisions,
 
 std::variant<Graph, std::string> FissionGround::split(
     std::span<const FissionRegion> regions) const {
-  std::set<OpId> held(masks_.begin(), masks_.end());
+  std::set<OpId> held;
   for (const FissionRegion& region : regions) {
     for (const OpId op : region.operators) held.insert(opened_.origin[op]);
   }
+  // A loss that is not held can stand in the way as a whole: its backward needs the number of
+  // labels, which an opened one counts apart from what the region computes.
+  held.merge(between(source_, held));
+  held.insert(masks_.begin(), masks_.end());
   std::vector<OpId> needed;
   for (const OpId op : openable_) {
     if (held.contains(op)) needed.push_back(op);

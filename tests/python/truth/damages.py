@@ -184,3 +184,102 @@ SOURCE_DAMAGES = {
         ],
     ),
 }
+
+# To MLP_SPLIT_PLAN of tests/python/verify/fission_texts.py: a loop over a batch of 4 in parts of 3.
+LOOP_DAMAGES = {
+    "a write left out": Damage(
+        {"verifier", "evaluator", "core"},
+        [("%n2 = magis.add_part(%loss, %s) : none\n", ""), ("run %n2\n", "")],
+    ),
+    "a write that does not run": Damage({"verifier", "evaluator", "core"}, [("run %n3\n", "")]),
+    "a sum where the first part is kept": Damage(
+        {"evaluator"}, [("magis.add_part(%loss, %s)", "magis.keep_part(%loss, %s)")]
+    ),
+    "the largest part instead of the sum": Damage(
+        {"evaluator"}, [("magis.add_part(%loss, %s)", "magis.max_part(%loss, %s)")]
+    ),
+    "another tensor's part": Damage(
+        {"evaluator"},
+        [("magis.write_part(%out, 0, 1*r1, %o)", "magis.write_part(%out, 0, 1*r1, %yp)")],
+    ),
+    "a wrong dimension": Damage(
+        {"verifier", "evaluator", "core"}, [("magis.part(%y, 0, 1*r1)", "magis.part(%y, 1, 1*r1)")]
+    ),
+    "a wrong coefficient": Damage(
+        {"verifier", "evaluator", "core"}, [("magis.part(%x, 0, 1*r1)", "magis.part(%x, 0, 2*r1)")]
+    ),
+    "a part of another length than the others": Damage(
+        {"verifier", "evaluator", "core"},
+        [('magis.begin("r1", 3, 4, [])', 'magis.begin("r1", 2, 4, [])')],
+    ),
+    "an axis too long": Damage(
+        {"verifier", "evaluator"},
+        [('magis.begin("r1", 3, 4, [])', 'magis.begin("r1", 3, 5, [])')],
+    ),
+    "a result freed in the body": Damage(
+        {"verifier", "evaluator", "core"}, [("run %n2\nfree %s\n", "run %n2\nfree %s, %loss\n")]
+    ),
+    "a part freed before it is written": Damage(
+        {"verifier", "evaluator", "core"},
+        [("run %n4\nfree %dh\n", "free %dh\nrun %n4\n")],
+    ),
+    "a part held over the iteration": Damage(
+        {"verifier", "evaluator", "core"}, [("free %dh\n", "")]
+    ),
+    "an end that does not run": Damage({"verifier", "evaluator", "core"}, [("run %e\n", "")]),
+    "an operator of the body after the end": Damage(
+        {"verifier", "evaluator", "core"},
+        [("run %n4\nfree %dh\nrun %e\n", "run %e\nrun %n4\nfree %dh\n")],
+    ),
+    "a result that the end leaves out": Damage(
+        {"verifier", "evaluator", "core"},
+        [("[%out, %loss, %dw2, %dw1], [])", "[%out, %loss, %dw2], [])")],
+    ),
+}
+
+LOOP_SOURCE_DAMAGES = {
+    "a slice that starts elsewhere": Damage(
+        {"step"},
+        [("h = aten_mm(x.narrow(0, r1, r1_length)", "h = aten_mm(x.narrow(0, 0, r1_length)")],
+    ),
+    "the part of a neighbour": Damage(
+        {"step"},
+        [("y.narrow(0, r1, r1_length)", "y.narrow(0, max(r1 - 1, 0), r1_length)")],
+    ),
+    "a slice of another length": Damage(
+        {"step"}, [("out.narrow(0, r1, r1_length)", "out.narrow(0, r1, 1)")]
+    ),
+    "a last part that is not shorter": Damage(
+        {"step"}, [("r1_length = min(3, 4 - r1)", "r1_length = 3")]
+    ),
+    "a part left out": Damage({"step"}, [("in range(0, 4, 3)", "in range(0, 3, 3)")]),
+    "a missing write": Damage({"step"}, [("        out.narrow(0, r1, r1_length).copy_(o)\n", "")]),
+    "a first part added to what was there": Damage(
+        {"step"},
+        [("beta=0 if r1 == 0 else 1)\n\n        # backward", "beta=1)\n\n        # backward")],
+    ),
+    "a sum that starts anew with every part": Damage(
+        {"step"},
+        [("beta=0 if r1 == 0 else 1)\n\n        # backward", "beta=0)\n\n        # backward")],
+    ),
+    "a wrong coefficient of what was there": Damage(
+        {"step"},
+        [
+            (
+                "beta=0 if r1 == 0 else 1)\n        del dh",
+                "beta=0 if r1 == 0 else 2)\n        del dh",
+            )
+        ],
+    ),
+    "a copy in every part": Damage({"step"}, [("if r1 == 0:\n", "if True:\n")]),
+    "a part held to the end of its iteration": Damage({"allocator"}, [("        del sq\n", "")]),
+    "a result made whole twice": Damage(
+        {"allocator"},
+        [
+            (
+                "    for r1 in range(0, 4, 3):\n",
+                "    spare = out.clone()\n    for r1 in range(0, 4, 3):\n",
+            )
+        ],
+    ),
+}

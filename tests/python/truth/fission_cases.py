@@ -28,7 +28,7 @@ REFUSALS = {
     "units": r"splits the axis of \w+ in other units|but says that its length is",
     "other part": r"in another part than it is there",
     "crossing": r"left and entered again|cannot run one after another|run as a whole",
-    "child": r"child region",
+    "child": r"child region|an axis of length 1 cannot be split|in other steps",
 }
 
 
