@@ -4,11 +4,12 @@ draws random numbers, writes to operands, works in place."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import torch
 
 from magis.errors import PlanError
-from magis.verify.document import Document, Operation, Ref
+from magis.verify.document import ITEM_SIZES, Document, Operation, Ref
 from magis.verify.kernels import find_operator
 from magis.verify.loops import BEGIN, END, LOOP_OPERATORS, WRITERS
 
@@ -51,6 +52,30 @@ class Effects:
         if self.bounds:
             return "begins or ends a loop"
         return "writes to an operand" if self.writes else "is not an operator of PyTorch"
+
+
+def workspace(operation: Operation, document: Document) -> int:
+    """Bytes beside operands and results while it runs: measured ones, or those that the language's
+    own operators take, words of eight elements each."""
+    if operation.scratch:
+        return operation.scratch
+    if operation.operator == "magis.add_part":
+        total, part = (
+            document.types[arg.name] if isinstance(arg, Ref) else None for arg in operation.args
+        )
+        if total is None or part is None or total.dtype == part.dtype:
+            return 0
+        return prod(part.shape) * ITEM_SIZES[total.dtype]  # CPU kernels cast the part first
+    if operation.operator == "magis.pack_bits":
+        mask = operation.args[0]
+        type_ = document.types[mask.name] if isinstance(mask, Ref) else None
+    elif operation.operator == "magis.unpack_bits":
+        type_ = operation.types[0]
+        if type_ is not None and type_.dtype == "bool":
+            return 0  # the words are the mask
+    else:
+        return 0
+    return prod(type_.shape) if type_ is not None else 0
 
 
 def effects(operation: Operation) -> Effects:

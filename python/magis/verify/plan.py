@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from magis.errors import PlanError
 from magis.verify.document import Copy, Document, Free, Operation, Ref, Run
-from magis.verify.operators import Effects, check_bodies, effects, runs_over
+from magis.verify.operators import Effects, check_bodies, effects, runs_over, workspace
 from magis.verify.plan_loops import OpenBodies
 from magis.verify.text import parse
 
@@ -166,7 +166,7 @@ class _Walk:
             self.bodies.end(run, run.over)
             self._end(run.over, f"{run} (line {run.line})")
         self.bytes += added  # `over` has taken off what the first result takes over
-        moment = self.bytes + self._rounded(operation.scratch)
+        moment = self.bytes + self._rounded(workspace(operation, self.document))
         if moment > self.peak:
             self.peak, self.peak_at = moment, f"{run} (line {run.line})"
         for copy in made:
