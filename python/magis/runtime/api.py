@@ -89,7 +89,9 @@ def optimize(
     _check_number("time_budget", time_budget, 0)
     _check_number("verify_every", verify_every, 0)
     _check_number("plan_cache", plan_cache, 1)
-    _check_number("batch_parts", batch_parts, 0)
+    if isinstance(batch_parts, bool) or not isinstance(batch_parts, int) or batch_parts < 0:
+        raise MagisError(f"batch_parts={batch_parts!r} must be a whole number of parts; 0: none")
+    batch_parts = min(batch_parts, 2**62)  # the axis is shorter anyway
     if tolerance is not None:
         _check_number("tolerance", tolerance, 0)
     arguments = Arguments(batch)

@@ -275,6 +275,7 @@ def _tensor_difference(
     # Equal infinities and nans in the same places are no difference.
     distance = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())
     largest = float(distance.nan_to_num(nan=float("inf")).max())
-    if 0 < largest <= tolerance.of(eager.dtype, _largest(a)):
+    allowed = tolerance.of(eager.dtype, _largest(a))
+    if allowed > 0 and largest <= allowed:
         return
     yield f"{name} differs by up to {largest:.3g}"

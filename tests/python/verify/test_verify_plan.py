@@ -5,6 +5,7 @@ import re
 import pytest
 from verify_support import MLP, MLP_PLAN, MLP_RECOMPUTE, changed
 
+from magis import _core
 from magis.errors import PlanError
 from magis.verify import check_types, verify_plan
 
@@ -259,3 +260,18 @@ def test_types_of_the_mlp(text):
 def test_wrong_types_are_found(old, new, message):
     with pytest.raises(PlanError, match=message):
         check_types(changed(MLP, old, new))
+
+
+def test_packing_and_unpacking_bits_take_a_byte_an_element_where_the_text_does_not_say():
+    text = """magis 1
+device cpu
+batch %x "x" : f32[16,64]
+%drawn = magis.bernoulli([16,64], [64,1], 0.5, dtype=torch.bool, device=device("cpu")) : bool[16,64]
+%bits = magis.pack_bits(%drawn) : u8[16,8]
+%mask = magis.unpack_bits(%bits, torch.float32) : f32[16,64]
+output aux "" %mask
+"""
+    plan = _core.Plan.program_order(_core.Graph.parse(text))
+    facts = verify_plan(plan.text(), device="cpu")
+    assert facts.transient_peak_bytes == plan.simulate("cpu").transient_peak_bytes
+    assert facts.transient_peak_bytes == 128 + 16 * 64 * 4 + 16 * 64
