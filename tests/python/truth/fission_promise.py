@@ -117,9 +117,11 @@ def accounts(
     autocast: bool = False,
     scratch: bool = False,
     exact: bool = False,
+    parts: int = 0,
     **options: Any,
 ) -> dict[str, Any]:
-    """Of the plan that the optimizer makes for `share` of the transient bytes of program order."""
+    """Of the plan that the optimizer makes for `share` of the transient bytes of program order, the
+    batch in `parts` parts if that is not left to it."""
     torch.manual_seed(1)
     model, loss_fn, batch = zoo.build(name, **options)
 
@@ -133,7 +135,13 @@ def accounts(
     order = _core.Plan.program_order(graph).simulate("cpu")
     limit = order.persistent_bytes + int(share * order.transient_peak_bytes)
     result = _core.optimize(
-        graph, device="cpu", memory_limit=limit, state_budget=4_000, time_budget=20.0, exact=exact
+        graph,
+        device="cpu",
+        memory_limit=limit,
+        state_budget=4_000,
+        time_budget=20.0,
+        exact=exact,
+        batch_parts=parts,
     )
     plan = _core.Plan.parse(with_parts_measured(result.plan.text())) if scratch else result.plan
     subject = Subject(text, inputs_from(text, model, batch))

@@ -15,7 +15,7 @@ DAILY = {
     "btlm, uneven": "'btlm', share=0.2, batch=5",
     "bert, dropout": "'bert', share=0.2, batch=5",
     "bert, bfloat16": "'bert', share=0.2, batch=8, dtype='bfloat16', dropout=0.0",
-    "gpt2, autocast": "'gpt2', share=0.45, batch=8, autocast=True, dropout=0.0",
+    "gpt2, autocast": "'gpt2', share=0.45, parts=4, batch=8, autocast=True, dropout=0.0",
 }
 LONG = {
     f"{name} {optimizer}": f"{name!r}, share=0.2, batch=6, optimizer={optimizer!r}"
