@@ -130,9 +130,8 @@ void bind_fission(nb::module_& m) {
       .def("operators",
            [](const PyRegions& r, std::size_t i) {
              std::vector<std::string> names;
-             const Graph& graph = r.ground->axes().graph();
              for (const OpId op : r.candidates.at(i).region.operators) {
-               names.push_back(graph.value(graph.op(op).results.front()).name);
+               names.push_back(name_of(r, op));
              }
              return names;
            })

@@ -56,23 +56,6 @@ nb::tuple to_tuple(const std::vector<int64_t>& numbers) {
   return nb::tuple(list);
 }
 
-struct PyLoop {
-  std::string name, parent;
-  int64_t length, part, parts;
-  int operators;
-};
-
-std::vector<PyLoop> loops_of(const PyGraph& g) {
-  const Graph& graph = *g.graph;
-  std::vector<PyLoop> loops;
-  for (const Loop& loop : graph.loops()) {
-    const std::string parent = loop.parent.valid() ? graph.loop(loop.parent).name : "";
-    loops.push_back({loop.name, parent, loop.length.value, loop.part, loop.iterations(),
-                     loop.end.index - loop.begin.index - 1});
-  }
-  return loops;
-}
-
 nb::dict operator_counts(const PyGraph& g) {
   std::vector<std::string> names;
   for (const Operator& op : g.graph->operators()) names.push_back(op.info->name);
@@ -153,13 +136,6 @@ void bind_graph(nb::module_& m) {
       .def_ro("backward", &PyTensorInfo::backward)
       .def_ro("is_input", &PyTensorInfo::is_input)
       .def_ro("is_output", &PyTensorInfo::is_output);
-  nb::class_<PyLoop>(m, "Loop")
-      .def_ro("name", &PyLoop::name)
-      .def_ro("parent", &PyLoop::parent)
-      .def_ro("length", &PyLoop::length)
-      .def_ro("part", &PyLoop::part)
-      .def_ro("parts", &PyLoop::parts)
-      .def_ro("operators", &PyLoop::operators);
   nb::class_<PyGraph>(m, "Graph")
       .def_static(
           "parse",
@@ -193,7 +169,6 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro("outputs", &outputs)
       .def_prop_ro("tensors", &tensors)
       .def_prop_ro("loop_count", [](const PyGraph& g) { return g.graph->loops().size(); })
-      .def_prop_ro("loops", &loops_of)
       .def_prop_ro("operator_count", [](const PyGraph& g) { return g.graph->op_count(); })
       .def_prop_ro("persistent_bytes", [](const PyGraph& g) { return g.graph->persistent_bytes(); })
       .def("operator_counts", &operator_counts)

@@ -32,14 +32,6 @@ class TensorInfo:
     is_input: bool
     is_output: bool
 
-class Loop:
-    name: str
-    parent: str  # name of the loop around it; empty: none
-    length: int  # of the axis, in units
-    part: int  # units of an iteration; the last may have fewer
-    parts: int  # iterations
-    operators: int  # in its body
-
 class Graph:
     @staticmethod
     def parse(text: str, file_name: str = "<text>") -> Graph: ...
@@ -61,8 +53,6 @@ class Graph:
     def operator_count(self) -> int: ...
     @property
     def loop_count(self) -> int: ...  # regions that run in parts
-    @property
-    def loops(self) -> list[Loop]: ...
     @property
     def persistent_bytes(self) -> int: ...
     def operator_counts(self) -> dict[str, int]: ...  # by operator name, views left out

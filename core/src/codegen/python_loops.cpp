@@ -16,14 +16,6 @@ std::string tuple_text(const std::vector<std::string>& items) {
   return "(" + comma_separated(items) + (items.size() == 1 ? ",)" : ")");
 }
 
-std::string dtype_word(DType dtype) {
-  static constexpr auto kWords = std::to_array<std::string_view>(
-      {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
-       "uint16", "uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn",
-       "float8_e5m2"});
-  return "torch." + std::string(kWords[static_cast<std::size_t>(dtype)]);
-}
-
 // Memory for a result whose dimensions have `lengths`, its contents undefined: contiguous in the
 // order of the strides, then seen in the order of the dimensions.
 std::string allocation(const Graph& graph, const Type& type,
@@ -40,8 +32,8 @@ std::string allocation(const Graph& graph, const Type& type,
     outer_first.push_back(lengths[order[place]]);
     places[order[place]] = std::to_string(place);
   }
-  const std::string text = "torch.empty(" + tuple_text(outer_first) +
-                           ", dtype=" + dtype_word(type.dtype) +
+  const std::string text = "torch.empty(" + tuple_text(outer_first) + ", dtype=torch." +
+                           std::string(torch_word(type.dtype)) +
                            ", device=" + python_string(graph.device()) + ")";
   const bool in_order = std::ranges::is_sorted(order);
   return in_order ? text : text + ".permute(" + comma_separated(places) + ")";

@@ -39,11 +39,27 @@ void append_list(std::string& text, const std::vector<int64_t>& items) {
   }
 }
 
+// In the order of DType.
+constexpr std::array<std::string_view, 17> kTorchWords = {
+    "float64", "float32",   "float16",    "bfloat16",      "int64",      "int32",
+    "int16",   "int8",      "uint8",      "uint16",        "uint32",     "uint64",
+    "bool",    "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"};
+
 }  // namespace
 
 Bytes element_size(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].size; }
 
 std::string_view to_text(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
+
+std::string_view torch_word(DType dtype) { return kTorchWords[static_cast<std::size_t>(dtype)]; }
+
+std::optional<DType> dtype_of_torch_word(std::string_view word) {
+  const auto found = std::find(kTorchWords.begin(), kTorchWords.end(), word);
+  if (found == kTorchWords.end()) return std::nullopt;
+  return static_cast<DType>(found - kTorchWords.begin());
+}
+
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 std::optional<DType> parse_dtype(std::string_view text) {
   for (std::size_t i = 0; i < kDTypes.size(); ++i) {
@@ -109,6 +125,13 @@ bool has_representable_size(const Type& type) {
     }
   }
   return std::max(last, count) < (int64_t{1} << 58);
+}
+
+Type contiguous_type(DType dtype, Shape shape) {
+  Type type{.dtype = dtype, .shape = std::move(shape)};
+  type.strides = contiguous_strides(type.shape);
+  type.storage = minimal_storage(type);
+  return type;
 }
 
 std::string to_text(const Type& type) {

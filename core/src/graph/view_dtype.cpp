@@ -1,38 +1,11 @@
 // Views that read the same bytes as another dtype.
-#include <array>
-#include <utility>
+#include <optional>
 
 #include "graph/view_rules.h"
 #include "magis/graph/builder.h"
 
 namespace magis::view_rules {
 namespace {
-
-DType dtype_of_symbol(std::string_view word) {
-  static constexpr std::array<std::pair<std::string_view, DType>, 17> kSymbols = {{
-      {"float64", DType::f64},
-      {"float32", DType::f32},
-      {"float16", DType::f16},
-      {"bfloat16", DType::bf16},
-      {"int64", DType::i64},
-      {"int32", DType::i32},
-      {"int16", DType::i16},
-      {"int8", DType::i8},
-      {"uint8", DType::u8},
-      {"uint16", DType::u16},
-      {"uint32", DType::u32},
-      {"uint64", DType::u64},
-      {"bool", DType::boolean},
-      {"complex64", DType::c64},
-      {"complex128", DType::c128},
-      {"float8_e4m3fn", DType::f8e4m3fn},
-      {"float8_e5m2", DType::f8e5m2},
-  }};
-  for (const auto& [symbol, dtype] : kSymbols) {
-    if (symbol == word) return dtype;
-  }
-  throw NoView{"torch." + std::string(word) + " is not a dtype"};
-}
 
 // The last dimension takes in, or is divided by, the ratio of the element sizes; all other
 // distances are rescaled.
@@ -62,9 +35,10 @@ Type derive_dtype(const Call& call, Type type) {
   const Arg* arg = find_argument(call, 1, "dtype");
   const auto* symbol = arg == nullptr ? nullptr : std::get_if<Symbol>(&arg->value);
   if (symbol == nullptr) throw NoView{"aten.view.dtype needs a dtype, for instance torch.int32"};
-  const DType dtype = dtype_of_symbol(symbol->word);
-  rescale(type, element_size(type.dtype), element_size(dtype));
-  type.dtype = dtype;
+  const std::optional<DType> dtype = dtype_of_torch_word(symbol->word);
+  if (!dtype) throw NoView{"torch." + symbol->word + " is not a dtype"};
+  rescale(type, element_size(type.dtype), element_size(*dtype));
+  type.dtype = *dtype;
   return type;
 }
 

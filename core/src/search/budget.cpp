@@ -1,8 +1,13 @@
 #include "search/budget.h"
 
+#include <ctime>
 #include <utility>
 
 namespace magis {
+
+Seconds process_seconds() {
+  return static_cast<Seconds>(std::clock()) / static_cast<Seconds>(CLOCKS_PER_SEC);
+}
 
 Budget::Budget(const OptimizeOptions& options, int op_count,
                std::function<bool(const Budget&)> report)

@@ -11,6 +11,9 @@
 
 namespace magis {
 
+// Processor time of this process.
+Seconds process_seconds();
+
 class Budget {
  public:
   // `report` is called between rounds; false stops the search. `op_count` sizes the rounds: an

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <iterator>
 #include <map>
 #include <string>
@@ -20,6 +19,7 @@
 #include "magis/search/fission_ground.h"
 #include "magis/search/optimize.h"
 #include "magis/transform/opening.h"
+#include "search/budget.h"
 #include "search/objective.h"
 #include "search/part_lengths.h"
 
@@ -32,8 +32,12 @@ Seconds since(Clock::time_point start) {
   return std::chrono::duration<Seconds>(Clock::now() - start).count();
 }
 
-Seconds process_seconds() {
-  return static_cast<Seconds>(std::clock()) / static_cast<Seconds>(CLOCKS_PER_SEC);
+// Losses count in their opened form: that is what a region would hold.
+LowerBound lower_bound_of(const OpenedGraph& opened, const DeviceProfile& profile) {
+  const CostTable costs = make_cost_table(opened.graph, profile);
+  LowerBound bound = lower_bound(opened.graph, costs, true);
+  if (bound.op.valid()) bound.op = opened.origin[bound.op];
+  return bound;
 }
 
 bool adds_parts(const Graph& graph) {
@@ -57,12 +61,10 @@ class FissionSearch {
 
   OptimizeResult run() {
     // A part of the budget goes into the graph as it is: what needs no loop gets none.
-    best_ = optimize_schedule(source_, costs_, slice(kUnsplitShare * options_.time_budget, 4));
+    best_ = searched(source_, costs_, kUnsplitShare * options_.time_budget, 4);
     best_cost_ = cost_of(best_);
     has_best_ = true;
-    best_.bound = lower_bound_with_fission(source_, profile_);
-    evaluated_ = best_.states_evaluated;
-    scored_ = best_.states_scored;
+    best_.bound = lower_bound_of(ground_.opened(), profile_);
     if (options_.batch_parts > 0) {
       search_as_asked();
     } else if (!is_perfect() && !stopped()) {
@@ -167,10 +169,7 @@ class FissionSearch {
       throw UserError("the batch cannot run in parts: " + *why);
     }
     Graph graph = std::get<Graph>(std::move(made));
-    OptimizeResult result =
-        optimize_schedule(graph, make_cost_table(graph, profile_), slice(left(), 1));
-    evaluated_ += result.states_evaluated;
-    scored_ += result.states_scored;
+    OptimizeResult result = searched(graph, make_cost_table(graph, profile_), left(), 1);
     result.baseline = unsplit.baseline;
     result.bound = unsplit.bound;
     result.regions = trial.regions;
@@ -347,14 +346,21 @@ class FissionSearch {
     return true;
   }
 
+  // One search within the whole, its states counted.
+  OptimizeResult searched(const Graph& graph, const CostTable& costs, Seconds seconds,
+                          int64_t share) {
+    OptimizeResult result = optimize_schedule(graph, costs, slice(seconds, share));
+    evaluated_ += result.states_evaluated;
+    scored_ += result.states_scored;
+    return result;
+  }
+
   void search_trial(Trial& trial, Seconds seconds, int64_t share) {
     if (stopped() || is_perfect()) return;
     std::optional<Graph> graph = split(trial);
     if (!graph) return;
     const CostTable costs = make_cost_table(*graph, profile_);
-    OptimizeResult result = optimize_schedule(*graph, costs, slice(seconds, share));
-    evaluated_ += result.states_evaluated;
-    scored_ += result.states_scored;
+    OptimizeResult result = searched(*graph, costs, seconds, share);
     trial.cost = cost_of(result);
     trial.hotspots = ground_.hotspots(*graph, result.decisions, costs);
     offer(std::move(result), trial.regions, *std::move(graph));
@@ -380,13 +386,8 @@ class FissionSearch {
 
 }  // namespace
 
-// Losses count in their opened form: that is what a region would hold.
 LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile) {
-  const OpenedGraph opened = open(graph, openable_operators(graph));
-  const CostTable costs = make_cost_table(opened.graph, profile);
-  LowerBound bound = lower_bound(opened.graph, costs, true);
-  if (bound.op.valid()) bound.op = opened.origin[bound.op];
-  return bound;
+  return lower_bound_of(open(graph, openable_operators(graph)), profile);
 }
 
 OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,

@@ -1,6 +1,5 @@
 #include "magis/search/optimize.h"
 
-#include <ctime>
 #include <utility>
 
 #include "magis/analysis/structure.h"
@@ -15,10 +14,6 @@
 
 namespace magis {
 namespace {
-
-Seconds process_seconds() {
-  return static_cast<Seconds>(std::clock()) / static_cast<Seconds>(CLOCKS_PER_SEC);
-}
 
 Footprint footprint_of(const Graph& graph, const Decisions& decisions, const CostTable& costs) {
   const std::optional<Program> program = lower(graph, decisions);

@@ -7,8 +7,6 @@
 namespace magis {
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 // Bytes of a value that a kernel moves: the elements that it sees (a slice's), but no more than
 // there are (an expanded tensor's storage).
 double traffic(const Graph& graph, ValueId id) {

@@ -7,6 +7,7 @@
 #include "magis/base/error.h"
 #include "magis/graph/axes.h"
 #include "transform/part_values.h"
+#include "transform/rebuilder.h"
 #include "transform/region_tree.h"
 
 namespace magis {
@@ -35,8 +36,6 @@ std::string_view combining_operator(Dependence dependence) {
   return "";
 }
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 class Fission {
  public:
   Fission(const Graph& graph, std::span<const FissionRegion> regions)
@@ -46,7 +45,8 @@ class Fission {
         signatures_(graph.op_count()) {}
 
   Graph run() {
-    copy_header();
+    copy_header(graph_, builder_);
+    copy_inputs();
     emit_body(kOutside);
     for (const Output& output : graph_.outputs()) {
       builder_.add_output(output.kind, output.path, values_.read_outside(output.value));
@@ -55,12 +55,7 @@ class Fission {
   }
 
  private:
-  void copy_header() {
-    builder_.set_device(std::string(graph_.device()));
-    for (const auto& [key, text] : graph_.meta()) builder_.add_meta(key, text);
-    for (const Site& site : graph_.sites()) {
-      builder_.add_site(site.number, site.module, site.source);
-    }
+  void copy_inputs() {
     for (const Input& input : graph_.inputs()) {
       const Value& value = graph_.value(input.value);
       const ValueId id = builder_.add_input(input.kind, value.name, input.path, value.type);
@@ -134,7 +129,7 @@ class Fission {
       Operator cast;
       cast.info = &op_info("aten._to_copy");
       cast.args = {{result}};
-      cast.kwargs = {{"dtype", {Symbol{dtype == DType::f16 ? "float16" : "bfloat16"}}}};
+      cast.kwargs = {{"dtype", {Symbol{std::string(torch_word(dtype))}}}};
       Type type = builder_.value(result).type;
       type.dtype = dtype;
       type.storage = minimal_storage(type);

@@ -117,13 +117,13 @@ class Opening {
       if (keyword == "dtype") arg = {Symbol{"bool"}};
     }
     const ValueId drawn =
-        add(std::move(draw), mask.name + "_mask", dense(DType::boolean, mask.type.shape));
+        add(std::move(draw), mask.name + "_mask", contiguous_type(DType::boolean, mask.type.shape));
     Shape packed = mask.type.shape;
     packed.back() /= 8;
-    const ValueId bits =
-        add(like(op, "magis.pack_bits", {{drawn}}), mask.name + "_bits", dense(DType::u8, packed));
+    const ValueId bits = add(like(op, "magis.pack_bits", {{drawn}}), mask.name + "_bits",
+                             contiguous_type(DType::u8, packed));
     Operator unpack = like(op, "magis.unpack_bits", {{bits}});
-    unpack.args.push_back({Symbol{dtype_symbol(mask.type.dtype)}});
+    unpack.args.push_back({Symbol{std::string(torch_word(mask.type.dtype))}});
     rebuilder_.replace(op.results[0], add(std::move(unpack), mask.name, mask.type, true));
   }
 
@@ -133,11 +133,11 @@ class Opening {
     const Arg target = renewed(op.args[1]);
     const Shape& rows = graph_.value(std::get<ValueId>(op.args[1].value)).type.shape;
     const ValueId valid = add(like(op, "aten.ne.Scalar", {target, op.args[4]}),
-                              loss.name + "_valid", dense(DType::boolean, rows));
+                              loss.name + "_valid", contiguous_type(DType::boolean, rows));
     const ValueId count =
-        add(like(op, "aten.sum", {{valid}}), loss.name + "_count", dense(DType::i64, {}));
+        add(like(op, "aten.sum", {{valid}}), loss.name + "_count", contiguous_type(DType::i64, {}));
     Operator cast = like(op, "aten._to_copy", {{count}});
-    cast.kwargs = {{"dtype", {Symbol{dtype_symbol(total.type.dtype)}}}};
+    cast.kwargs = {{"dtype", {Symbol{std::string(torch_word(total.type.dtype))}}}};
     const ValueId weight = add(std::move(cast), total.name, total.type, true);
     rebuilder_.replace(op.results[1], weight);
     Operator sum =
@@ -215,24 +215,6 @@ class Opening {
   }
   const std::string& name(const Operator& op) const { return graph_.value(op.results[0]).name; }
   std::string free_name(const std::string& wanted) const { return rebuilder_.free_name(wanted); }
-
-  static Type dense(DType dtype, const Shape& shape) {
-    Type type{.dtype = dtype, .shape = shape, .strides = contiguous_strides(shape)};
-    type.storage = minimal_storage(type);
-    return type;
-  }
-  static std::string dtype_symbol(DType dtype) {
-    switch (dtype) {
-      case DType::f64:
-        return "float64";
-      case DType::f16:
-        return "float16";
-      case DType::bf16:
-        return "bfloat16";
-      default:
-        return "float32";
-    }
-  }
 
   const Graph& graph_;
   Rebuilder rebuilder_;

@@ -170,9 +170,7 @@ PartValue PartValues::contiguous_copy(const PartValue& base, RegionIndex here) {
   clone.info = &op_info("aten.clone");
   clone.args = {{base.id}};
   clone.kwargs = {{"memory_format", {Symbol{"contiguous_format"}}}};
-  Type type{.dtype = value.type.dtype, .shape = value.type.shape};
-  type.strides = contiguous_strides(type.shape);
-  type.storage = minimal_storage(type);
+  Type type = contiguous_type(value.type.dtype, value.type.shape);
   MAGIS_CHECK(here != kOutside, "outside regions views are what they were");
   const auto results = builder_.add_operator(std::move(clone), {unused(value.name + "_contiguous")},
                                              {std::move(type)});

@@ -5,10 +5,14 @@
 
 namespace magis {
 
-Rebuilder::Rebuilder(const Graph& graph) : graph_(graph), new_id_(graph.values().size()) {
+void copy_header(const Graph& graph, GraphBuilder& builder) {
   builder.set_device(std::string(graph.device()));
   for (const auto& [key, text] : graph.meta()) builder.add_meta(key, text);
   for (const Site& site : graph.sites()) builder.add_site(site.number, site.module, site.source);
+}
+
+Rebuilder::Rebuilder(const Graph& graph) : graph_(graph), new_id_(graph.values().size()) {
+  copy_header(graph, builder);
 }
 
 void Rebuilder::add_inputs() {

@@ -7,6 +7,9 @@
 
 namespace magis {
 
+// Device, meta and sites.
+void copy_header(const Graph& graph, GraphBuilder& builder);
+
 // Values keep their names. Header and sites are copied at once; inputs, operators and outputs when
 // asked.
 class Rebuilder {

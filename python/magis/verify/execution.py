@@ -44,12 +44,12 @@ def execute(machine: Machine) -> None:
     """Runs all that the machine's document says, bodies of loops once an iteration."""
     document = machine.document
     check_bodies(document)
-    todo = steps(document)
-    ends = {step.run.operation: i for i, step in enumerate(todo) if step.is_bound(END)}
+    sequence = steps(document)
+    ends = {step.run.operation: i for i, step in enumerate(sequence) if step.is_bound(END)}
 
     def walk(position: int, stop: int) -> None:
         while position < stop:
-            operation, run, freed = step = todo[position]
+            operation, run, freed = step = sequence[position]
             if operation is not None:
                 machine.run(operation, run)
             for copy in freed:
@@ -59,10 +59,10 @@ def execute(machine: Machine) -> None:
                 end = ends.get(loop.end.results[0], -1)
                 if not position < end < stop:
                     raise PlanError(f"line {run.line}: {run}: the program does not end {loop.name}")
-                for _ in machine.iterate(loop, todo[end].run):
+                for _ in machine.iterate(loop, sequence[end].run):
                     walk(position + 1, end)
                 position = end
             else:
                 position += 1
 
-    walk(0, len(todo))
+    walk(0, len(sequence))

@@ -32,8 +32,11 @@ enum class DType : uint8_t {
 };
 
 Bytes element_size(DType dtype);
-std::string_view to_text(DType dtype);                    // "f32", "bool"
-std::optional<DType> parse_dtype(std::string_view text);  // inverse of to_text
+std::string_view to_text(DType dtype);                            // "f32", "bool"
+std::optional<DType> parse_dtype(std::string_view text);          // inverse of to_text
+std::string_view torch_word(DType dtype);                         // "float32": what torch calls it
+std::optional<DType> dtype_of_torch_word(std::string_view word);  // inverse of torch_word
+bool is_half(DType dtype);                                        // f16 or bf16
 
 using Shape = std::vector<int64_t>;
 using Strides = std::vector<int64_t>;  // in elements
@@ -58,6 +61,8 @@ bool is_dense(const Type& type);
 Bytes minimal_storage(const Type& type);
 // Offset, lengths and strides are small enough for the functions above not to overflow.
 bool has_representable_size(const Type& type);
+// Row-major in a storage of its own.
+Type contiguous_type(DType dtype, Shape shape);
 std::string to_text(const Type& type);
 
 }  // namespace magis

@@ -23,6 +23,7 @@ class FissionGround {
 
   // Of the graph with all its losses and means opened; regions name its operators.
   const AxisGraph& axes() const { return axes_; }
+  const OpenedGraph& opened() const { return opened_; }
   // By what they save of the peak in program order, best first.
   std::vector<FissionCandidate> candidates(const CandidateOptions& options = {}) const;
   // The largest region along the first dimension of a tensor of the batch, in `parts` parts, the
