@@ -184,7 +184,7 @@ class PythonModule {
 
   void add_freed(const Statement& statement) {
     // `_` goes right after its run, whatever the program says.
-    for (const CopyRef& copy : statement.freed) {
+    for (const CopyRef& copy : statement.copies) {
       if (names_.of(copy) != "_") dead_.push_back(names_.of(copy));
     }
   }

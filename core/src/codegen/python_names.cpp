@@ -68,7 +68,7 @@ void PythonNames::name_loops(const Graph& graph) {
 }
 
 void PythonNames::name_results(const Graph& graph, const Program& program) {
-  std::set<CopyRef, CopyLess> read;
+  std::set<CopyRef> read;
   for (const Output& output : graph.outputs()) read.insert({graph.value(output.value).tensor, 0});
   for (const Statement& statement : program.statements) {
     if (statement.kind != Statement::Kind::run) continue;

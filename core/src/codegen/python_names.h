@@ -43,19 +43,13 @@ class PythonNames {
   void name_loops(const Graph& graph);
   void name_results(const Graph& graph, const Program& program);
 
-  struct CopyLess {
-    bool operator()(const CopyRef& a, const CopyRef& b) const {
-      return std::pair(a.tensor, a.copy) < std::pair(b.tensor, b.copy);
-    }
-  };
-
   struct LoopNames {
     std::string start, length;
   };
 
   std::set<std::string> taken_;
   IdMap<LoopId, LoopNames> loops_;
-  std::map<CopyRef, std::string, CopyLess> copies_;
+  std::map<CopyRef, std::string> copies_;
   std::map<ValueId, std::string> scalars_;
   std::map<std::string, std::string, std::less<>> operators_;
 };

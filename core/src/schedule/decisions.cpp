@@ -47,6 +47,18 @@ bool may_copy_for(const Graph& graph, OpId producer, OpId reader) {
   return !ends && graph.loop_of(producer) == graph.loop_of(reader);
 }
 
+bool swappable(const Graph& graph, TensorId tensor) {
+  const Tensor& info = graph.tensor(tensor);
+  if (info.is_input || info.is_output) return false;
+  const Type& type = graph.value(info.value).type;
+  return is_dense(type) && type.offset == 0 && type.storage > 0 &&
+         type.storage == minimal_storage(type);
+}
+
+bool may_bound_gap(const Graph& graph, OpId op, OpId reader) {
+  return may_copy_for(graph, reader, op);
+}
+
 IdMap<OpId, uint8_t> recomputable_operators(const Graph& graph) {
   const IdMap<TensorId, uint8_t> written = written_inputs(graph);
   IdMap<OpId, uint8_t> result;

@@ -6,28 +6,48 @@
 namespace magis {
 namespace {
 
-// The statement after which nobody reads a copy, for every copy of every tensor.
+// Copies that a statement names and that end with it, if with nothing later: those it reads (or
+// stores, awaits), then those it makes (or loads).
+template <class Visit>
+void for_each_copy(const Graph& graph, const Statement& statement, Visit&& visit) {
+  for (const CopyRef& copy : statement.copies) visit(copy);
+  if (statement.kind != Statement::Kind::run) return;
+  const std::span<const TensorId> reads = graph.reads(statement.op);
+  for (std::size_t i = 0; i < reads.size(); ++i) visit({reads[i], statement.operand_copies[i]});
+  for (TensorId made : graph.makes(statement.op)) visit({made, statement.copy});
+}
+
+// The statement after which nobody needs a copy, for every copy of every tensor.
 class LastUses {
  public:
-  LastUses(const Graph& graph, std::span<const Statement> runs) : graph_(graph) {
-    std::vector<int> copies(graph.op_count(), 0);
-    for (const Statement& run : runs) {
-      int& count = copies[static_cast<std::size_t>(run.op.index)];
-      count = std::max(count, run.copy + 1);
+  LastUses(const Graph& graph, std::span<const Statement> statements) : graph_(graph) {
+    IdMap<OpId, int> copies(graph.op_count(), 0);
+    const auto count = [&](OpId producer, int copy) {
+      copies[producer] = std::max(copies[producer], copy + 1);
+    };
+    for (const Statement& statement : statements) {
+      if (statement.kind == Statement::Kind::run) count(statement.op, statement.copy);
+      for (const CopyRef& copy : statement.copies) {
+        count(graph.tensor(copy.tensor).producer, copy.copy);
+      }
     }
     first_slot_ = IdMap<TensorId, std::size_t>(graph.tensors().size(), 0);
     std::size_t slots = 0;
     for (std::size_t i = 0; i < graph.op_count(); ++i) {
       for (TensorId tensor : graph.makes(OpId(i))) {
         first_slot_[tensor] = slots;
-        slots += static_cast<std::size_t>(copies[i]);
+        slots += static_cast<std::size_t>(copies[OpId(i)]);
       }
     }
     last_use_.assign(slots, 0);
-    for (std::size_t s = 0; s < runs.size(); ++s) record(runs[s], s);
+    for (std::size_t s = 0; s < statements.size(); ++s) {
+      for_each_copy(graph, statements[s], [&](CopyRef copy) {
+        if (!graph.tensor(copy.tensor).is_input) last_use_[slot(copy)] = s;
+      });
+    }
   }
 
-  // Of a copy that is read or made by statement `s`. Inputs and outputs live to the end.
+  // Of a copy that statement `s` names. Inputs and outputs live to the end.
   bool dies_at(CopyRef copy, std::size_t s) const {
     const Tensor& tensor = graph_.tensor(copy.tensor);
     if (tensor.is_input || (tensor.is_output && copy.copy == 0)) return false;
@@ -35,13 +55,6 @@ class LastUses {
   }
 
  private:
-  void record(const Statement& run, std::size_t s) {
-    for (TensorId made : graph_.makes(run.op)) last_use_[slot({made, run.copy})] = s;
-    const std::span<const TensorId> reads = graph_.reads(run.op);
-    for (std::size_t i = 0; i < reads.size(); ++i) {
-      if (!graph_.tensor(reads[i]).is_input) last_use_[slot({reads[i], run.operand_copies[i]})] = s;
-    }
-  }
   std::size_t slot(CopyRef copy) const {
     return first_slot_[copy.tensor] + static_cast<std::size_t>(copy.copy);
   }
@@ -65,34 +78,31 @@ void choose_in_place(const Graph& graph, const LastUses& last_uses, std::size_t 
 }
 
 std::vector<CopyRef> deaths(const Graph& graph, const LastUses& last_uses, std::size_t s,
-                            const Statement& run) {
+                            const Statement& statement) {
   std::vector<CopyRef> dead;
-  const std::span<const TensorId> reads = graph.reads(run.op);
-  for (std::size_t i = 0; i < reads.size(); ++i) {
-    const CopyRef operand{reads[i], run.operand_copies[i]};
-    if (static_cast<int>(i) != run.over && last_uses.dies_at(operand, s)) dead.push_back(operand);
-  }
-  for (TensorId made : graph.makes(run.op)) {
-    if (last_uses.dies_at({made, run.copy}, s)) dead.push_back({made, run.copy});
-  }
+  int position = 0;
+  for_each_copy(graph, statement, [&](CopyRef copy) {
+    const bool overwritten = position++ == statement.over;
+    if (!overwritten && last_uses.dies_at(copy, s)) dead.push_back(copy);
+  });
   return dead;
 }
 
 }  // namespace
 
-Program end_lifetimes(const Graph& graph, std::vector<Statement> runs) {
-  const LastUses last_uses(graph, runs);
+Program end_lifetimes(const Graph& graph, std::vector<Statement> statements) {
+  const LastUses last_uses(graph, statements);
   Program program;
-  program.statements.reserve(2 * runs.size());
-  for (std::size_t s = 0; s < runs.size(); ++s) {
-    Statement& run = runs[s];
-    choose_in_place(graph, last_uses, s, run);
-    std::vector<CopyRef> dead = deaths(graph, last_uses, s, run);
-    program.statements.push_back(std::move(run));
+  program.statements.reserve(2 * statements.size());
+  for (std::size_t s = 0; s < statements.size(); ++s) {
+    Statement& statement = statements[s];
+    if (statement.kind == Statement::Kind::run) choose_in_place(graph, last_uses, s, statement);
+    std::vector<CopyRef> dead = deaths(graph, last_uses, s, statement);
+    program.statements.push_back(std::move(statement));
     if (dead.empty()) continue;
     Statement release;
     release.kind = Statement::Kind::free;
-    release.freed = std::move(dead);
+    release.copies = std::move(dead);
     program.statements.push_back(std::move(release));
   }
   return program;

@@ -8,9 +8,9 @@
 
 namespace magis {
 
-// `runs` holds run statements alone, each operand naming a copy made earlier. Returns them with
-// `over` set wherever the operator may run in place, each followed by one free of what dies there:
-// operands in edge order, then results that nobody reads.
-Program end_lifetimes(const Graph& graph, std::vector<Statement> runs);
+// `statements` holds everything but free statements, each copy made before it is named. Returns
+// them with `over` set wherever an operator may run in place, each followed by one free of what
+// dies there: operands in edge order, then results that nobody reads; what it awaits.
+Program end_lifetimes(const Graph& graph, std::vector<Statement> statements);
 
 }  // namespace magis

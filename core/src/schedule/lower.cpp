@@ -6,15 +6,19 @@
 //   after a tensor is made by its own operator, and after each use in the order:
 //       next use keep -> stays held;   recompute, recompute_anew, or no next use -> let go
 //   after an operator for whose sake a chain made copies:
-//       each copy stays held if the next use is keep or recompute; recompute_anew, or no next use
-//       -> let go
-// An output's own tensor is never let go. Letting go only says that no later use reads this copy.
+//       each copy stays held if the next use is keep or recompute; recompute_anew, swap, or no next
+//       use -> let go
+// A next use in mode swap holds as keep does, but for the gap: the held copy is let go where the
+// gap begins, and a copy loaded from the host is held from where it ends. An output's own tensor is
+// never let go. Letting go only says that no later use reads this copy.
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "magis/base/error.h"
 #include "magis/schedule/program.h"
+#include "schedule/gap_borders.h"
 #include "schedule/lifetimes.h"
 
 namespace magis {
@@ -30,6 +34,9 @@ class CopyPlacement {
         next_use_(graph.edge_count()),
         upcoming_(graph.tensors().size()),
         held_(graph.tensors().size(), kNotHeld),
+        made_at_(graph.tensors().size(), 0),
+        on_host_(graph.tensors().size(), 0),
+        loading_(graph.tensors().size(), 0),
         runs_of_(graph.op_count(), 0),
         chain_(graph.op_count()),
         recomputable_(recomputable_operators(graph)) {
@@ -47,13 +54,22 @@ class CopyPlacement {
     }
   }
 
-  // Run statements alone; nothing if a use asks for what cannot run again.
+  // Everything but free statements; nothing if a use asks for what cannot run again or be swapped.
   std::optional<std::vector<Statement>> place() {
+    const std::optional<GapBorders> borders = gap_borders(graph_, decisions_);
+    if (!borders) return std::nullopt;
+    auto release = borders->releases.begin();
+    auto load = borders->loads.begin();
     statements_.reserve(graph_.op_count());
-    for (OpId op : decisions_.order) {
-      if (!execute(op)) return std::nullopt;
+    for (std::size_t k = 0; k < decisions_.order.size(); ++k) {
+      const auto here = [&](auto border, const std::vector<GapBorder>& all) {
+        return border != all.end() && static_cast<std::size_t>(border->position) == k;
+      };
+      for (; here(release, borders->releases); ++release) let_go_to_host(release->tensor);
+      for (; here(load, borders->loads); ++load) begin_load(load->tensor);
+      if (!execute(decisions_.order[k])) return std::nullopt;
     }
-    return std::move(statements_);
+    return with_stores();
   }
 
  private:
@@ -72,26 +88,98 @@ class CopyPlacement {
     emit(op);
     for (TensorId made : graph_.makes(op)) {
       held_[made] = 0;
+      made_at_[made] = last_statement();
       let_go_unless_kept(made);
     }
+    complete_loop_results(op);
     for_each_edge(op, [&](EdgeId edge, TensorId tensor) {
       upcoming_[tensor] = next_use_[edge];
       let_go_unless_kept(tensor);
     });
     for (TensorId copied : chain_results_) {
       const EdgeId next = upcoming_[copied];
-      if (!next.valid() || decisions_.modes[next] == Mode::recompute_anew) {
+      if (!next.valid() || decisions_.modes[next] == Mode::recompute_anew ||
+          decisions_.modes[next] == Mode::swap) {
         held_[copied] = kNotHeld;
       }
     }
     return true;
   }
 
+  // ---- the host
+
+  // What a loop puts together is complete where it ends.
+  void complete_loop_results(OpId op) {
+    const LoopId bounded = graph_.bounded_loop(op);
+    if (!bounded.valid() || graph_.loop(bounded).end != op) return;
+    for (TensorId made : graph_.makes(graph_.loop(bounded).begin)) {
+      made_at_[made] = last_statement();
+    }
+  }
+
+  void let_go_to_host(TensorId tensor) {
+    const CopyRef held{tensor, held_[tensor]};
+    MAGIS_CHECK(held.copy != kNotHeld, "%" << name(tensor) << " is released but not held");
+    if (!on_host_[tensor]) {
+      on_host_[tensor] = 1;
+      stores_.push_back({made_at_[tensor], held});
+    }
+    add_statement(Statement::Kind::await, held);
+    held_[tensor] = kNotHeld;
+    loading_[tensor] = 0;
+  }
+
+  void begin_load(TensorId tensor) {
+    MAGIS_CHECK(held_[tensor] == kNotHeld, "%" << name(tensor) << " is loaded while it is held");
+    held_[tensor] = runs_of_[graph_.tensor(tensor).producer]++;
+    loading_[tensor] = 1;
+    add_statement(Statement::Kind::load, {tensor, held_[tensor]});
+  }
+
+  // Operands that are on their way have to arrive before `op` runs.
+  void await_operands(OpId op) {
+    Statement await;
+    await.kind = Statement::Kind::await;
+    for (TensorId tensor : graph_.reads(op)) {
+      if (std::exchange(loading_[tensor], 0)) await.copies.push_back({tensor, held_[tensor]});
+    }
+    if (!await.copies.empty()) statements_.push_back(std::move(await));
+  }
+
+  void add_statement(Statement::Kind kind, CopyRef copy) {
+    Statement statement;
+    statement.kind = kind;
+    statement.copies = {copy};
+    statements_.push_back(std::move(statement));
+  }
+
+  std::size_t last_statement() const { return statements_.size() - 1; }
+
+  // Each store right after the statement that completes what it copies.
+  std::vector<Statement> with_stores() {
+    if (stores_.empty()) return std::move(statements_);
+    std::ranges::stable_sort(stores_, {}, &Store::after);
+    std::vector<Statement> all;
+    all.reserve(statements_.size() + stores_.size());
+    auto store = stores_.begin();
+    std::vector<Statement> before = std::move(statements_);
+    for (std::size_t s = 0; s < before.size(); ++s) {
+      all.push_back(std::move(before[s]));
+      for (; store != stores_.end() && store->after == s; ++store) {
+        statements_.clear();
+        add_statement(Statement::Kind::store, store->copy);
+        all.push_back(std::move(statements_.back()));
+      }
+    }
+    return all;
+  }
+
   void let_go_unless_kept(TensorId tensor) {
     const Tensor& info = graph_.tensor(tensor);
     if (info.is_input || info.is_output) return;
     const EdgeId next = upcoming_[tensor];
-    if (!next.valid() || decisions_.modes[next] != Mode::keep) held_[tensor] = kNotHeld;
+    const bool stays = next.valid() && holds(decisions_.modes[next]);
+    if (!stays) held_[tensor] = kNotHeld;
   }
 
   // Runs again, depth first in operand order, whatever `consumer` needs and nobody holds. Each
@@ -105,7 +193,9 @@ class CopyPlacement {
       if (operand == reads.size()) {
         const OpId done = op;
         pending_.pop_back();
-        if (done != consumer) chain_[done] = {consumer, emit(done)};
+        if (done == consumer) continue;
+        const int copy = emit(done);
+        chain_[done] = {consumer, copy, last_statement()};
         continue;
       }
       const TensorId tensor = reads[operand];
@@ -116,6 +206,7 @@ class CopyPlacement {
       const OpId producer = graph_.tensor(tensor).producer;
       if (chain_[producer].consumer == consumer) {
         held_[tensor] = chain_[producer].copy;
+        made_at_[tensor] = chain_[producer].statement;
         chain_results_.push_back(tensor);
         continue;
       }
@@ -129,6 +220,7 @@ class CopyPlacement {
 
   // Appends a run of `op` that reads the held copies; returns which copy of the results it makes.
   int emit(OpId op) {
+    await_operands(op);
     Statement run;
     run.op = op;
     run.copy = runs_of_[op]++;
@@ -145,6 +237,11 @@ class CopyPlacement {
   struct ChainRun {  // the last chain that ran an operator again
     OpId consumer;
     int copy = kNotHeld;
+    std::size_t statement = 0;
+  };
+  struct Store {
+    std::size_t after;  // statement
+    CopyRef copy;
   };
   struct Pending {
     OpId op;
@@ -153,9 +250,13 @@ class CopyPlacement {
 
   const Graph& graph_;
   const Decisions& decisions_;
-  IdMap<EdgeId, EdgeId> next_use_;    // of the same tensor, in the order; invalid: none
-  IdMap<TensorId, EdgeId> upcoming_;  // next use of each tensor
-  IdMap<TensorId, int> held_;         // copy that a use would read now
+  IdMap<EdgeId, EdgeId> next_use_;        // of the same tensor, in the order; invalid: none
+  IdMap<TensorId, EdgeId> upcoming_;      // next use of each tensor
+  IdMap<TensorId, int> held_;             // copy that a use would read now
+  IdMap<TensorId, std::size_t> made_at_;  // statement that completed it
+  IdMap<TensorId, uint8_t> on_host_;
+  IdMap<TensorId, uint8_t> loading_;  // the held copy is on its way
+  std::vector<Store> stores_;
   IdMap<OpId, int> runs_of_;
   IdMap<OpId, ChainRun> chain_;
   IdMap<OpId, uint8_t> recomputable_;

@@ -33,19 +33,18 @@ class ProgramParser {
  private:
   Statement statement() {
     if (lexer_.take_word("run")) return run();
-    if (lexer_.take_word("free")) return free();
-    lexer_.fail_expected("`run` or `free`");
+    if (lexer_.take_word("free")) return copies(Statement::Kind::free);
+    if (lexer_.take_word("await")) return copies(Statement::Kind::await);
+    if (lexer_.take_word("store")) return store();
+    if (lexer_.take_word("load")) return load();
+    lexer_.fail_expected("`run`, `free`, `store`, `load` or `await`");
   }
 
   Statement run() {
     Statement statement;
     statement.op = run_operator();
     statement.operand_copies.assign(graph_.reads(statement.op).size(), 0);
-    if (lexer_.take_word("as")) {
-      const Token copy = lexer_.expect(TokenKind::copy, "the number of a copy, as in `.1`");
-      if (copy.integer == 0) lexer_.fail(copy, "copies are numbered from 1");
-      statement.copy = static_cast<int>(copy.integer);
-    }
+    if (lexer_.take_word("as")) statement.copy = copy_number();
     if (lexer_.take_word("reading")) {
       do {
         reading(statement);
@@ -102,13 +101,40 @@ class ProgramParser {
     statement.over_argument = choice->argument;
   }
 
-  Statement free() {
+  int copy_number() {
+    const Token copy = lexer_.expect(TokenKind::copy, "the number of a copy, as in `.1`");
+    if (copy.integer == 0) lexer_.fail(copy, "copies are numbered from 1");
+    return static_cast<int>(copy.integer);
+  }
+
+  CopyRef copy() {
+    const Token name = lexer_.expect(TokenKind::value, "a tensor");
+    return {tensor(name), static_cast<int>(name.integer)};
+  }
+
+  Statement copies(Statement::Kind kind) {
     Statement statement;
-    statement.kind = Statement::Kind::free;
+    statement.kind = kind;
     do {
-      const Token name = lexer_.expect(TokenKind::value, "a tensor");
-      statement.freed.push_back({tensor(name), static_cast<int>(name.integer)});
+      statement.copies.push_back(copy());
     } while (lexer_.take_punctuation(','));
+    return statement;
+  }
+
+  Statement store() {
+    Statement statement;
+    statement.kind = Statement::Kind::store;
+    statement.copies = {copy()};
+    return statement;
+  }
+
+  Statement load() {
+    const Token name = lexer_.expect(TokenKind::value, "a tensor");
+    if (name.integer != 0) lexer_.fail(name, "a tensor is loaded, as in `load %a as .1`");
+    if (!lexer_.take_word("as")) lexer_.fail_expected("`as` and the number of a copy");
+    Statement statement;
+    statement.kind = Statement::Kind::load;
+    statement.copies = {{tensor(name), copy_number()}};
     return statement;
   }
 

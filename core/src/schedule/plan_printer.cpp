@@ -29,12 +29,21 @@ std::string run_text(const Graph& graph, const Statement& run) {
   return text;
 }
 
-std::string free_text(const Graph& graph, const Statement& statement) {
-  std::string text = "free";
+// "free %a, %b.1"
+std::string copies_text(std::string_view word, const Graph& graph, const Statement& statement) {
+  std::string text(word);
   const char* separator = " %";
-  for (const CopyRef& copy : statement.freed) {
+  for (const CopyRef& copy : statement.copies) {
     text += separator + copy_name(graph, copy);
     separator = ", %";
+  }
+  return text;
+}
+
+std::string load_text(const Graph& graph, const Statement& statement) {
+  std::string text = "load";
+  for (const CopyRef& copy : statement.copies) {
+    text += " %" + copy_name(graph, {copy.tensor, 0}) + " as ." + std::to_string(copy.copy);
   }
   return text;
 }
@@ -50,8 +59,19 @@ const std::string& run_name(const Graph& graph, OpId op) {
 }
 
 std::string to_text(const Graph& graph, const Statement& statement) {
-  return statement.kind == Statement::Kind::run ? run_text(graph, statement)
-                                                : free_text(graph, statement);
+  switch (statement.kind) {
+    case Statement::Kind::run:
+      return run_text(graph, statement);
+    case Statement::Kind::free:
+      return copies_text("free", graph, statement);
+    case Statement::Kind::store:
+      return copies_text("store", graph, statement);
+    case Statement::Kind::load:
+      return load_text(graph, statement);
+    case Statement::Kind::await:
+      return copies_text("await", graph, statement);
+  }
+  return {};
 }
 
 std::string to_text(const Graph& graph, const Program& program) {

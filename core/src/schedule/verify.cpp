@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -19,15 +20,18 @@ class Execution {
       : graph_(graph),
         recomputable_(recomputable_operators(graph)),
         copies_run_(graph.op_count()),
-        alive_(graph.tensors().size()) {}
+        alive_(graph.tensors().size()),
+        on_host_(graph.tensors().size(), 0) {}
 
   void step(std::size_t number, const Statement& statement) {
     number_ = number;
     statement_ = &statement;
-    if (statement.kind == Statement::Kind::free) {
-      for (const CopyRef& copy : statement.freed) end_lifetime(copy);
-    } else {
-      run(statement);
+    if (statement.kind == Statement::Kind::run) return run(statement);
+    for (const CopyRef& copy : statement.copies) {
+      if (statement.kind == Statement::Kind::free) end_lifetime(copy);
+      if (statement.kind == Statement::Kind::store) store(copy);
+      if (statement.kind == Statement::Kind::load) load(copy);
+      if (statement.kind == Statement::Kind::await) await(copy);
     }
   }
 
@@ -48,7 +52,11 @@ class Execution {
           << reads.size();
     });
     for (std::size_t i = 0; i < reads.size(); ++i) {
-      require_alive({reads[i], statement.operand_copies[i]}, "reads");
+      const CopyRef operand{reads[i], statement.operand_copies[i]};
+      require_alive(operand, "reads");
+      require(!is_loading(operand), [&](std::ostream& out) {
+        out << "reads %" << copy_name(graph_, operand) << ", which is still on its way";
+      });
     }
     follow_loops(statement);
     if (statement.over >= 0) overwrite(statement);
@@ -107,7 +115,54 @@ class Execution {
     require(!tensor.is_output || copy.copy != 0, [&](std::ostream& out) {
       out << "ends the lifetime of %" << copy_name(graph_, copy) << ", which is an output";
     });
+    require(!in_flight_.contains(copy), [&](std::ostream& out) {
+      out << "ends the lifetime of %" << copy_name(graph_, copy)
+          << ", which is still on its way; an await is missing";
+    });
     alive_[copy.tensor].erase(copy.copy);
+  }
+
+  void store(CopyRef copy) {
+    require_alive(copy, "stores");
+    require_swappable(copy.tensor);
+    require(!is_loading(copy) && !on_host_[copy.tensor],
+            [&](std::ostream& out) { out << "the host has it already"; });
+    on_host_[copy.tensor] = 1;
+    in_flight_.emplace(copy, Statement::Kind::store);
+  }
+
+  void load(CopyRef copy) {
+    require_swappable(copy.tensor);
+    const OpId producer = graph_.tensor(copy.tensor).producer;
+    require(on_host_[copy.tensor] != 0,
+            [&](std::ostream& out) { out << "it was never stored in this body"; });
+    require(copy.copy > 0 && !copies_run_[producer].contains(copy.copy),
+            [&](std::ostream& out) { out << "there is a copy of that number already"; });
+    copies_run_[producer].insert(copy.copy);
+    alive_[copy.tensor].insert(copy.copy);
+    in_flight_.emplace(copy, Statement::Kind::load);
+  }
+
+  void await(CopyRef copy) {
+    require_alive(copy, "awaits");
+    require(!graph_.tensor(copy.tensor).is_input,
+            [&](std::ostream& out) { out << "an input stays where it is"; });
+    in_flight_.erase(copy);
+  }
+
+  bool is_loading(CopyRef copy) const {
+    const auto found = in_flight_.find(copy);
+    return found != in_flight_.end() && found->second == Statement::Kind::load;
+  }
+
+  void require_swappable(TensorId tensor) const {
+    require(swappable(graph_, tensor), [&](std::ostream& out) {
+      out << "%" << copy_name(graph_, {tensor, 0})
+          << " is an input, an output or not dense in memory: it cannot leave for the host";
+    });
+    require(is_made_here(tensor), [&](std::ostream& out) {
+      out << "%" << copy_name(graph_, {tensor, 0}) << ", which every iteration needs, cannot leave";
+    });
   }
 
   void require_alive(CopyRef copy, const char* verb) const {
@@ -139,6 +194,7 @@ class Execution {
         out << "leaves %" << copy_name(graph_, {TensorId(t), *alive_[TensorId(t)].begin()})
             << " of its last iteration";
       });
+      on_host_[TensorId(t)] = 0;
     }
   }
 
@@ -164,7 +220,9 @@ class Execution {
   const IdMap<OpId, uint8_t> recomputable_;
   IdMap<OpId, std::set<int>> copies_run_;
   IdMap<TensorId, std::set<int>> alive_;  // copies that exist now, of tensors that are not inputs
-  LoopId loop_;                           // around the current statement
+  std::map<CopyRef, Statement::Kind> in_flight_;  // of these: to the host (store), from it (load)
+  IdMap<TensorId, uint8_t> on_host_;
+  LoopId loop_;  // around the current statement
   std::size_t number_ = 0;
   const Statement* statement_ = nullptr;
 };

@@ -47,6 +47,7 @@ Mode Scorer::dropping_mode(const Evaluator& evaluator, EdgeId edge) {
       return evaluator.held_from(edge) < evaluator.use_position(edge) ? Mode::recompute_anew
                                                                       : Mode::keep;
     case Mode::recompute_anew:
+    case Mode::swap:
       break;
   }
   return Mode::keep;

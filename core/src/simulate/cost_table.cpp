@@ -61,6 +61,10 @@ Seconds time_in_loops(const Graph& graph, OpId op, Seconds seconds, Seconds laun
   return seconds;
 }
 
+Seconds copy_time(const Tensor& tensor, const DeviceProfile& profile) {
+  return profile.link_latency + static_cast<double>(tensor.bytes) / profile.link_bytes_per_second;
+}
+
 // What bounds a loop takes no time: it allocates, and lifetimes end.
 bool bounds_a_loop(const Graph& graph, OpId op) { return graph.bounded_loop(op).valid(); }
 
@@ -78,6 +82,7 @@ Bytes round_up(Bytes bytes, Bytes granularity) {
 CostTable make_cost_table(const Graph& graph, const DeviceProfile& profile) {
   const Bytes granularity = profile.allocation_granularity;
   CostTable table;
+  table.copies_overlap = profile.copies_overlap;
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     const Operator& op = graph.op(OpId(i));
     const Seconds once = bounds_a_loop(graph, OpId(i)) ? 0 : time_of(graph, op, profile);
@@ -87,6 +92,7 @@ CostTable make_cost_table(const Graph& graph, const DeviceProfile& profile) {
   for (const Tensor& tensor : graph.tensors()) {
     const Bytes allocated = round_up(tensor.bytes, granularity);
     table.bytes.push_back(tensor.is_input ? 0 : allocated);
+    table.copy_seconds.push_back(copy_time(tensor, profile));
     if (tensor.is_input) table.persistent += allocated;
   }
   return table;

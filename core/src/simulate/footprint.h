@@ -19,7 +19,15 @@ class LiveBytes {
     return live_ + costs_.scratch[run.op];
   }
   void free(const Statement& statement) {
-    for (const CopyRef& copy : statement.freed) live_ -= costs_.bytes[copy.tensor];
+    for (const CopyRef& copy : statement.copies) live_ -= costs_.bytes[copy.tensor];
+  }
+  void load(const Statement& statement) {
+    for (const CopyRef& copy : statement.copies) live_ += costs_.bytes[copy.tensor];
+  }
+  // Free, load: what the statement does to live bytes; others leave them alone.
+  void other(const Statement& statement) {
+    if (statement.kind == Statement::Kind::free) free(statement);
+    if (statement.kind == Statement::Kind::load) load(statement);
   }
 
  private:

@@ -14,6 +14,12 @@ constexpr Bytes kCudaBlock = 512;
 constexpr Seconds kCudaLaunch = 5e-6;
 // What large GEMMs reach of the published peak.
 constexpr double kGemmEfficiency = 0.75;
+// What pinned memory reaches of PCI Express 4.0 and 5.0 with 16 lanes (31.5 and 63 GB/s each way).
+constexpr double kPcie4 = 25e9;
+constexpr double kPcie5 = 50e9;
+constexpr Seconds kCopyLaunch = 10e-6;
+// A training machine has that much to spare.
+constexpr Bytes kHostMemory = Bytes{64} << 30;
 
 // A fixed yardstick for comparison with other systems; not meant to describe any device, never to
 // be tuned.
@@ -26,12 +32,17 @@ DeviceProfile reference(std::string name, double extra_matmul_flops) {
           .launch = 5e-6,
           .extra_matmul_flops = extra_matmul_flops,
           .allocation_granularity = 1,
-          .roofline = false};
+          .roofline = false,
+          .link_bytes_per_second = 12.3e9,
+          .link_latency = 5e-6,
+          .copies_overlap = true,
+          .host_memory = kHostMemory};
 }
 
 // Published dense peaks: float32 without tensor cores (PyTorch leaves TF32 off for matmul), 16-bit
 // floats on tensor cores accumulating in float32.
-DeviceProfile cuda(std::string name, double flops, double half_flops, double bytes_per_second) {
+DeviceProfile cuda(std::string name, double flops, double half_flops, double bytes_per_second,
+                   double link_bytes_per_second) {
   return {.name = std::move(name),
           .flops_per_second = flops,
           .half_flops_per_second = half_flops,
@@ -40,7 +51,11 @@ DeviceProfile cuda(std::string name, double flops, double half_flops, double byt
           .launch = kCudaLaunch,
           .extra_matmul_flops = 0,
           .allocation_granularity = kCudaBlock,
-          .roofline = true};
+          .roofline = true,
+          .link_bytes_per_second = link_bytes_per_second,
+          .link_latency = kCopyLaunch,
+          .copies_overlap = true,
+          .host_memory = kHostMemory};
 }
 
 // One thread of an x86 server core with AVX2 (an AMD EPYC), PyTorch 2.13, round figures from the
@@ -58,17 +73,21 @@ DeviceProfile cpu() {
           .launch = 5e-6,
           .extra_matmul_flops = 0,
           .allocation_granularity = 1,
-          .roofline = true};
+          .roofline = true,
+          .link_bytes_per_second = 5e9,  // a copy reads and writes
+          .link_latency = 5e-6,
+          .copies_overlap = false,
+          .host_memory = 0};
 }
 
 const auto& profiles() {
   static const std::array table{
       reference("reference", 0),
       reference("reference-h2", 2e9),
-      cuda("rtx3090", 35.6e12, 71e12, 936e9),
-      cuda("a100", 19.5e12, 312e12, 2039e9),  // SXM, 80 GB
-      cuda("h100", 67e12, 989e12, 3350e9),    // SXM
-      cuda("h200", 67e12, 989e12, 4800e9),
+      cuda("rtx3090", 35.6e12, 71e12, 936e9, kPcie4),
+      cuda("a100", 19.5e12, 312e12, 2039e9, kPcie4),  // SXM, 80 GB
+      cuda("h100", 67e12, 989e12, 3350e9, kPcie5),    // SXM
+      cuda("h200", 67e12, 989e12, 4800e9, kPcie5),
       cpu(),
   };
   return table;

@@ -2,6 +2,7 @@
 // alone.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +15,17 @@ namespace magis {
 struct CopyRef {
   TensorId tensor;
   int copy = 0;  // 0: the original
-  bool operator==(const CopyRef&) const = default;
+  auto operator<=>(const CopyRef&) const = default;
 };
 
+// What the statements do to memory and time:
+//   run    executes an operator; its results take memory from here on
+//   free   ends lifetimes
+//   store  begins to copy a tensor to the host, which has it from here to the end of the last load
+//   load   a new copy of a tensor takes memory from here on, and is on its way from the host
+//   await  the step waits until what is on its way from or to these copies has arrived
 struct Statement {
-  enum class Kind : uint8_t { run, free };
+  enum class Kind : uint8_t { run, free, store, load, await };
   Kind kind = Kind::run;
 
   // run
@@ -29,8 +36,8 @@ struct Statement {
       -1;  // edge position within reads(op) whose storage the first result takes over; -1: none
   int over_argument = -1;  // position in args of that operand
 
-  // free
-  std::vector<CopyRef> freed;
+  // free, await: which; store: from which one; load: which one it makes
+  std::vector<CopyRef> copies;
 
   bool operator==(const Statement&) const = default;
 };
@@ -41,10 +48,12 @@ struct Program {
 };
 
 // Requires decisions.order to respect Graph::predecessors. Copies are made right before the use
-// that asks for them, in dependency order. Every tensor that is not an input or an output is freed
-// right after its last use. An operator runs over an operand exactly if Graph::in_place_choices
-// allows it, the operand is neither input nor output, and it dies there. Returns nothing if the
-// modes ask to recompute what cannot be recomputed.
+// that asks for them, in dependency order. A tensor is stored once, right after it is made, and
+// awaited where a gap releases it; loads are awaited right before the first use. Every tensor that
+// is not an input or an output is freed right after its last use or await. An operator runs over an
+// operand exactly if Graph::in_place_choices allows it, the operand is neither input nor output,
+// and it dies there. Returns nothing if the modes ask to recompute what cannot be recomputed, or to
+// swap what cannot be swapped.
 std::optional<Program> lower(const Graph& graph, const Decisions& decisions);
 
 // Plan text: graph text, then "program" and the statements. Throws UserError with file:line:column
@@ -59,8 +68,9 @@ bool is_plan(std::string_view text);
 std::string to_text(const Graph& graph, const Program& program);
 
 // Throws UserError naming the statement if the program is not a valid execution of the graph:
-// something is read before it is made or after it is freed, an operator does not run, an in-place
-// run overwrites what is read later, an output is freed.
+// something is read before it is made or has arrived or after it is freed, an operator does not
+// run, an in-place run overwrites what is read later, an output is freed, something is loaded that
+// was not stored or ends while it is on its way.
 void verify(const Graph& graph, const Program& program);
 
 }  // namespace magis

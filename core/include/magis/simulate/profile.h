@@ -22,6 +22,11 @@ struct DeviceProfile {
   Bytes allocation_granularity = 1;  // an allocation is rounded up to a multiple
   bool roofline = true;  // an operator takes the larger of its arithmetic's and its traffic's time;
                          // else their sum
+  // The link to the host, which carries copies both ways at once.
+  double link_bytes_per_second = 0;  // each way
+  Seconds link_latency = 0;          // per copy
+  bool copies_overlap = true;        // with computing and with each other; else the step waits
+  Bytes host_memory = 0;             // what may be kept there unless the user says otherwise
 };
 
 // Throws UserError that lists the names if there is none of that name. Names: reference,
@@ -34,7 +39,9 @@ std::vector<std::string> device_profile_names();
 struct CostTable {
   IdMap<OpId, Seconds> seconds;
   IdMap<OpId, Bytes> scratch;
-  IdMap<TensorId, Bytes> bytes;  // 0 for inputs: they are persistent
+  IdMap<TensorId, Bytes> bytes;           // 0 for inputs: they are persistent
+  IdMap<TensorId, Seconds> copy_seconds;  // to the host or back, once
+  bool copies_overlap = true;
   Bytes persistent = 0;
 };
 CostTable make_cost_table(const Graph& graph, const DeviceProfile& profile);

@@ -14,23 +14,36 @@ struct TimelinePoint {
   Bytes live;  // transient bytes while it runs, scratch included
 };
 
+struct CopyPoint {
+  int statement;  // a store or a load
+  Seconds start, end;
+};
+
 struct Simulation {
   Bytes persistent = 0;
   Bytes transient_peak = 0;  // above persistent
   Bytes peak() const { return persistent + transient_peak; }
   Seconds seconds = 0;
+  Seconds exposed = 0;  // of these, waiting for copies
+  Bytes host_peak = 0;  // the pool that the program needs on the host
+  Bytes bytes_to_host = 0;
+  Bytes bytes_to_device = 0;
   int peak_statement = -1;
   std::vector<CopyRef> hotspots;  // live at the first moment of peak, largest first
   std::vector<TimelinePoint> timeline;
+  std::vector<CopyPoint> copies;
 };
 
-struct Footprint {  // the two figures alone, without allocation
+struct Footprint {  // the figures alone
   Bytes transient_peak = 0;
   Seconds seconds = 0;
+  Seconds exposed = 0;
+  Bytes host_peak = 0;
 };
 
 Simulation simulate(const Graph& graph, const Program& program, const CostTable& costs);
-// Same bytes and time, nothing recorded: the fast path (BERT-base in well under 100 us).
+// Same bytes and time, nothing recorded: the fast path (BERT-base in well under 100 us, if nothing
+// is swapped).
 Footprint footprint(const Graph& graph, const Program& program, const CostTable& costs);
 
 // No plan of this graph can stay below it; `fission`: not even one that splits operators.

@@ -1,0 +1,20 @@
+// Where swapped tensors lie on the host: one pool, allocated before the step.
+#pragma once
+
+#include "magis/schedule/program.h"
+
+namespace magis {
+
+inline constexpr Bytes kHostAlignment = 64;
+inline constexpr Bytes kNoHostSlot = -1;
+
+struct HostPool {
+  Bytes bytes = 0;                 // of the whole pool
+  IdMap<TensorId, Bytes> offsets;  // kNoHostSlot: never stored
+};
+
+// Tensors whose times on the host overlap lie apart; a tensor is there from its store to the await
+// of its last load. Largest first, each at the lowest offset that is free all the time. O(stored^2).
+HostPool plan_host_pool(const Graph& graph, const Program& program);
+
+}  // namespace magis
