@@ -98,8 +98,12 @@ class CopyPlacement {
     });
     for (TensorId copied : chain_results_) {
       const EdgeId next = upcoming_[copied];
-      if (!next.valid() || decisions_.modes[next] == Mode::recompute_anew ||
-          decisions_.modes[next] == Mode::swap) {
+      // A copy made in a gap for others: the next use loads its own.
+      const auto in_gap = [&] {
+        return decisions_.modes[next] == Mode::swap &&
+               std::ranges::find(graph_.reads(op), copied) == graph_.reads(op).end();
+      };
+      if (!next.valid() || decisions_.modes[next] == Mode::recompute_anew || in_gap()) {
         held_[copied] = kNotHeld;
       }
     }

@@ -3,13 +3,20 @@
 #include <algorithm>
 #include <bit>
 
+#include "magis/base/error.h"
 #include "magis/base/hash.h"
 
 namespace magis {
 namespace {
 
+uint64_t gap_key(const Gap& gap) {
+  return mix64(mix64(uint64_t{4} * static_cast<uint64_t>(gap.use.index) + 3) +
+               (static_cast<uint64_t>(gap.release.index) << 32) +
+               static_cast<uint64_t>(gap.load.index));
+}
+
 uint64_t mode_key(EdgeId edge, Mode mode) {
-  if (mode == Mode::keep) return 0;
+  if (holds(mode)) return 0;  // of gaps, see above
   return mix64(uint64_t{4} * static_cast<uint64_t>(edge.index) + static_cast<uint64_t>(mode));
 }
 
@@ -29,6 +36,7 @@ Evaluator::Evaluator(const Problem& problem)
     : problem_(problem),
       position_(problem.time.size(), 0),
       mode_(problem.edge_op.size(), Mode::keep),
+      gap_(problem.edge_op.size()),
       sequence_(problem.uses.items().size()),
       rank_(problem.edge_op.size(), 0),
       row_begin_(problem.edge_op.size(), 0),
@@ -87,12 +95,12 @@ EdgeId Evaluator::first_use_from(TensorId tensor, int position) const {
 bool Evaluator::live_at(TensorId tensor, int position) const {
   if (!problem_.managed[tensor]) return true;
   const EdgeId edge = first_use_from(tensor, position);
-  return edge.valid() && held_from(edge) < position;
+  return edge.valid() && held_from(edge) < position && !in_gap(edge, position);
 }
 
 bool Evaluator::stays_after(EdgeId edge) const {
   const EdgeId next = next_use(edge);
-  return next.valid() && mode_[next] == Mode::keep;
+  return next.valid() && holds(mode_[next]);
 }
 
 // ---- from scratch
@@ -106,6 +114,7 @@ void Evaluator::load(const Decisions& decisions) {
   time_ = base_time_;
   infeasible_segments_ = 0;
   chains_ = 0;
+  gap_count_ = 0;
   std::ranges::fill(carry_steps_, 0);
   for (Segment& segment : segments_) segment.clear();
   IdMap<TensorId, int32_t> filled(problem_.bytes.size(), 0);
@@ -118,11 +127,15 @@ void Evaluator::load(const Decisions& decisions) {
       sequence_[at(rank_[edge])] = edge;
       hash_ ^= mode_key(edge, mode_[edge]);
       holder_[edge] = op;
-      if (mode_[edge] == Mode::keep) hold(edge, previous_op(edge));
+      if (holds(mode_[edge])) hold(edge, previous_op(edge));
     }
     for (const TensorId made : problem_.results[Problem::row(op)]) {
       if (problem_.output[made]) add_carry(k + 1, op_count(), problem_.bytes[made]);
     }
+  }
+  for (const Gap& gap : decisions.gaps) {
+    mode_[gap.use] = Mode::keep;
+    dig_gap(gap);
   }
   for (int k = 0; k < op_count(); ++k) derive(k);
   std::ranges::fill(dirty_, 0);
@@ -158,10 +171,78 @@ void Evaluator::set_modes(const IdMap<EdgeId, Mode>& modes) {
   settle();
 }
 
-void Evaluator::change_mode(EdgeId edge, Mode mode) {
-  const Mode old = mode_[edge];
+void Evaluator::set_schedule(const Decisions& decisions) {
+  for (std::size_t e = 0; e < mode_.size(); ++e) {
+    const EdgeId edge(e);
+    if (decisions.modes[edge] != Mode::swap) change_mode(edge, decisions.modes[edge]);
+  }
+  for (const Gap& gap : decisions.gaps) {
+    if (mode_[gap.use] == Mode::swap && gap_[gap.use] == gap) continue;
+    change_mode(gap.use, Mode::keep);
+    dig_gap(gap);
+  }
+  settle();
+}
+
+// ---- gaps
+
+bool Evaluator::may_have_gap(const Gap& gap) const {
+  const Graph& graph = *problem_.graph;
+  const OpId reader = problem_.edge_op[gap.use];
+  return problem_.swappable[gap.use] && may_bound_gap(graph, gap.release, reader) &&
+         may_bound_gap(graph, gap.load, reader) &&
+         previous_position(gap.use) < position_[gap.release] &&
+         position_[gap.release] <= position_[gap.load] && position_[gap.load] <= position_[reader];
+}
+
+void Evaluator::set_gap(const Gap& gap) {
+  change_mode(gap.use, Mode::keep);
+  dig_gap(gap);
+  settle();
+}
+
+// The use is in mode keep.
+void Evaluator::dig_gap(const Gap& gap) {
+  MAGIS_CHECK(may_have_gap(gap), "%" << gap.use.index << " is swapped where it cannot be");
+  note_gap(gap.use, gap);
+  const TensorId tensor = problem_.edge_tensor[gap.use];
+  const int begin = position_[gap.release];
+  const int end = position_[gap.load] - 1;
+  add_carry(begin, end, -problem_.bytes[tensor]);
+  if (!loading_) mark_asking(tensor, begin, end);
+}
+
+void Evaluator::fill_gap(EdgeId edge) {
   const TensorId tensor = problem_.edge_tensor[edge];
-  if (old == mode || !problem_.managed[tensor]) return;
+  const int begin = position_[gap_[edge].release];
+  const int end = position_[gap_[edge].load] - 1;
+  add_carry(begin, end, problem_.bytes[tensor]);
+  mark_asking(tensor, begin, end);
+  note_gap(edge, {});
+}
+
+// Another gap for a use that is held; none if its use is not valid.
+void Evaluator::note_gap(EdgeId edge, const Gap& gap) {
+  const bool had = mode_[edge] == Mode::swap;
+  if (!loading_) {
+    changes_.push_back({.kind = Change::Kind::gap,
+                        .id = edge.index,
+                        .other = had ? gap_[edge].release.index : -1,
+                        .bytes = had ? gap_[edge].load.index : -1});
+  }
+  if (had) hash_ ^= gap_key(gap_[edge]);
+  gap_count_ += int{gap.use.valid()} - int{had};
+  mode_[edge] = gap.use.valid() ? Mode::swap : Mode::keep;
+  gap_[edge] = gap;
+  if (gap.use.valid()) hash_ ^= gap_key(gap);
+}
+
+void Evaluator::change_mode(EdgeId edge, Mode mode) {
+  const TensorId tensor = problem_.edge_tensor[edge];
+  if (mode_[edge] == mode || !problem_.managed[tensor]) return;
+  if (mode_[edge] == Mode::swap) fill_gap(edge);
+  const Mode old = mode_[edge];
+  if (old == mode) return;
   hash_ ^= mode_key(edge, old) ^ mode_key(edge, mode);
   changes_.push_back({.kind = Change::Kind::mode, .mode = old, .id = edge.index});
   mode_[edge] = mode;
@@ -289,6 +370,17 @@ void Evaluator::undo(std::size_t mark) {
         mode_[edge] = change.mode;
         break;
       }
+      case Change::Kind::gap: {
+        const EdgeId edge(change.id);
+        if (mode_[edge] == Mode::swap) hash_ ^= gap_key(gap_[edge]);
+        const bool had = change.other >= 0;
+        gap_count_ += int{had} - int{mode_[edge] == Mode::swap};
+        mode_[edge] = had ? Mode::swap : Mode::keep;
+        gap_[edge] =
+            had ? Gap{edge, OpId(change.other), OpId(static_cast<int32_t>(change.bytes))} : Gap{};
+        if (had) hash_ ^= gap_key(gap_[edge]);
+        break;
+      }
       case Change::Kind::holder:
         holder_[EdgeId(change.id)] = OpId(change.other);
         break;
@@ -339,7 +431,14 @@ int Evaluator::peak_position() const {
   return best;
 }
 
-Decisions Evaluator::decisions() const { return {order_, mode_}; }
+Decisions Evaluator::decisions() const {
+  Decisions decisions{order_, mode_};
+  if (gap_count_ == 0) return decisions;
+  for (const Gap& gap : gap_) {
+    if (gap.use.valid() && mode_[gap.use] == Mode::swap) decisions.gaps.push_back(gap);
+  }
+  return decisions;
+}
 
 int Evaluator::recomputed_operators() const {
   IdMap<OpId, uint8_t> again(order_.size(), 0);

@@ -8,6 +8,7 @@
 //   mode keep            held from the previous use (or the producer) on
 //   mode recompute       held from the first segment in between whose chain needed the tensor, if
 //   any mode recompute_anew  not held
+//   mode swap            as keep, but for its gap
 //
 // So   bytes while segment k runs  =  bytes held across its front border (carry)  +  what the
 // segment itself adds at most (top). A change of mode or order touches one stretch of carries and
@@ -40,9 +41,15 @@ class Evaluator {
 
   void set_mode(EdgeId edge, Mode mode);
   void set_modes(std::span<const EdgeId> edges, Mode mode);
-  // Turns the loaded modes into `modes`, changing only those that differ.
+  // Turns the loaded modes into `modes`, changing only those that differ. What is swapped in
+  // `modes` has to be swapped already.
   void set_modes(const IdMap<EdgeId, Mode>& modes);
-  // Exchanges the operators at `position` and `position + 1`. Requires can_swap(position).
+  // Turns the loaded schedule into `decisions`, which has the same order.
+  void set_schedule(const Decisions& decisions);
+  // The use gets mode swap, or another gap. Requires may_have_gap(gap).
+  void set_gap(const Gap& gap);
+  // Exchanges the operators at `position` and `position + 1`. Requires can_swap(position): gaps are
+  // placed by the times between positions, so an order with gaps stays as it is.
   void swap(int position);
   bool can_swap(int position) const;
   // Carries the operator at `from` to `to` by swaps; stops early where it may not pass. Returns
@@ -78,6 +85,11 @@ class Evaluator {
   const Problem& problem() const { return problem_; }
   int op_count() const { return problem_.op_count(); }
   Mode mode(EdgeId edge) const { return mode_[edge]; }
+  // Of a use in mode swap.
+  Gap gap(EdgeId edge) const { return gap_[edge]; }
+  int gap_count() const { return gap_count_; }
+  // It lies between the use and the previous one, and all three stand in one body.
+  bool may_have_gap(const Gap& gap) const;
   OpId op_at(int position) const { return order_[at(position)]; }
   int position(OpId op) const { return position_[op]; }
   int use_position(EdgeId edge) const { return position_[problem_.edge_op[edge]]; }
@@ -114,12 +126,12 @@ class Evaluator {
     void clear();
   };
   struct Change {
-    enum class Kind : uint8_t { mode, holder, carry, segment, swap };
+    enum class Kind : uint8_t { mode, gap, holder, carry, segment, swap };
     Kind kind;
     Mode mode = Mode::keep;
     int32_t id = 0;     // edge, operator or position
-    int32_t other = 0;  // previous holder; end of a stretch of carries
-    Bytes bytes = 0;    // added to the stretch
+    int32_t other = 0;  // previous holder; end of a stretch of carries; where a gap began
+    Bytes bytes = 0;    // added to the stretch; where a gap ended
   };
   struct Frame {  // of the depth-first walk that makes a chain
     OpId op;
@@ -147,6 +159,13 @@ class Evaluator {
 
   // ---- propagation
   void change_mode(EdgeId edge, Mode mode);
+  void dig_gap(const Gap& gap);
+  void fill_gap(EdgeId edge);
+  void note_gap(EdgeId edge, const Gap& gap);
+  bool in_gap(EdgeId edge, int position) const {
+    return mode_[edge] == Mode::swap && position_[gap_[edge].release] <= position &&
+           position < position_[gap_[edge].load];
+  }
   void hold(EdgeId edge, OpId from);
   void release(EdgeId edge);
   void mark_dirty(int position) {
@@ -187,6 +206,8 @@ class Evaluator {
   std::vector<OpId> order_;
   IdMap<OpId, int> position_;
   IdMap<EdgeId, Mode> mode_;
+  IdMap<EdgeId, Gap> gap_;  // of uses in mode swap
+  int gap_count_ = 0;
   std::vector<EdgeId> sequence_;      // rows of Problem::uses, each sorted by position
   IdMap<EdgeId, int32_t> rank_;       // index into sequence_
   IdMap<EdgeId, int32_t> row_begin_;  // of the row that holds the edge

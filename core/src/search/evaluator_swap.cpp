@@ -6,6 +6,7 @@
 namespace magis {
 
 bool Evaluator::can_swap(int position) const {
+  if (gap_count_ > 0) return false;
   if (problem_.body[op_at(position)] != problem_.body[op_at(position + 1)]) return false;
   const auto predecessors = problem_.graph->predecessors(op_at(position + 1));
   return std::ranges::find(predecessors, op_at(position)) == predecessors.end();

@@ -84,7 +84,7 @@ class Incumbent {
 // Makes the evaluator hold `decisions`, by edits alone where the order is the same.
 inline void restore(Evaluator& evaluator, const Decisions& decisions) {
   if (evaluator.has_order(decisions.order)) {
-    evaluator.set_modes(decisions.modes);
+    evaluator.set_schedule(decisions);
     evaluator.forget();
   } else {
     evaluator.load(decisions);

@@ -56,6 +56,8 @@ Problem::Problem(const Graph& source, const CostTable& costs)
     const OpId reader = edge_op[EdgeId(e)];
     droppable.push_back(managed[tensor] && recomputable[producer[tensor]] &&
                         may_copy_for(source, producer[tensor], reader));
+    swappable.push_back(managed[tensor] && magis::swappable(source, tensor) &&
+                        may_copy_for(source, producer[tensor], reader));
   }
   for (std::size_t o = 0; o < source.op_count(); ++o) {
     const bool fixed = source.bounded_loop(OpId(o)).valid();

@@ -46,6 +46,8 @@ struct Problem {
   // The tensor is managed, its producer may run again, and the consumer stands in the same loop
   // body: what is made outside a loop is there for all its iterations.
   IdMap<EdgeId, uint8_t> droppable;
+  // The tensor may leave for the host before this use.
+  IdMap<EdgeId, uint8_t> swappable;
   // Neighbours in the order may change places if they have the same row here: operators of one
   // body. A loop's begin and end stay where they are.
   IdMap<OpId, int32_t> body;

@@ -95,7 +95,7 @@ TEST(PlanText, SaysThatTheProgramIsMissing) {
 
 TEST(PlanText, ErrorsNameThePlaceAndTheThing) {
   EXPECT_EQ(error_of("program\nrum %a\n"),
-            "test.plan:17:1: expected `run` or `free`, found `rum`\n"
+            "test.plan:17:1: expected `run`, `free`, `store`, `load` or `await`, found `rum`\n"
             "rum %a\n"
             "^");
   EXPECT_EQ(error_of("program\nrun %q\n"),

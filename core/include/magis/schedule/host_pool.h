@@ -14,7 +14,8 @@ struct HostPool {
 };
 
 // Tensors whose times on the host overlap lie apart; a tensor is there from its store to the await
-// of its last load. Largest first, each at the lowest offset that is free all the time. O(stored^2).
+// of its last load. Largest first, each at the lowest offset that is free all the time.
+// O(stored^2).
 HostPool plan_host_pool(const Graph& graph, const Program& program);
 
 }  // namespace magis
