@@ -41,12 +41,12 @@ std::vector<int64_t> load_starts(std::span<const int64_t> start, std::span<const
 
 }  // namespace
 
-std::vector<std::optional<CopyPlacement>> place_copies(std::span<const int64_t> start,
-                                                       std::span<const uint8_t> border,
-                                                       std::span<const CopyJob> jobs) {
+std::vector<CopyPlacement> place_copies(std::span<const int64_t> start,
+                                        std::span<const uint8_t> border,
+                                        std::span<const CopyJob> jobs) {
   const std::vector<int64_t> ends = store_ends(start, jobs);
   const std::vector<int64_t> starts = load_starts(start, jobs);
-  std::vector<std::optional<CopyPlacement>> placements(jobs.size());
+  std::vector<CopyPlacement> placements(jobs.size());
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const CopyJob& job = jobs[j];
     // Positions that start at the end of the store or later, at the start of the load or earlier.
@@ -56,7 +56,7 @@ std::vector<std::optional<CopyPlacement>> place_copies(std::span<const int64_t> 
     load = std::min(load, job.use);
     while (release < load && border[static_cast<std::size_t>(release)] == 0) ++release;
     while (release < load && border[static_cast<std::size_t>(load)] == 0) --load;
-    if (release < load) placements[j] = {release, load};
+    placements[j] = {release < load, release, load, ends[j], starts[j]};
   }
   return placements;
 }

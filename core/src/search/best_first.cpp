@@ -79,9 +79,7 @@ void BestFirst::expand(const Incumbent& incumbent) {
   std::partial_sort(found_.begin(), found_.begin() + static_cast<std::ptrdiff_t>(kept),
                     found_.end(), [](const Queued& a, const Queued& b) { return b < a; });
   for (std::size_t i = 0; i < kept; ++i) queue_.push(found_[i]);
-  IdMap<EdgeId, Mode> modes(class_of_.size(), Mode::keep);
-  for (const EdgeId edge : scorer_.edges()) modes[edge] = evaluator_.mode(edge);
-  nodes_.push_back(std::move(modes));
+  nodes_.push_back(evaluator_.modes());
 }
 
 void BestFirst::propose(SetModes edit, const Gain& gain, const Energy& energy) {
@@ -122,7 +120,7 @@ void BestFirst::propose_classes(const Energy& energy) {
 void BestFirst::propose_returns(const Energy& energy) {
   const std::span edges(scorer_.edges());
   for (std::size_t i = 0; i < edges.size(); ++i) {
-    if (evaluator_.mode(edges[i]) == Mode::keep) continue;
+    if (holds(evaluator_.mode(edges[i]))) continue;
     propose({edges.subspan(i, 1), Mode::keep}, scorer_.score_return(evaluator_, edges[i]), energy);
     budget_.count_scored();
   }

@@ -5,7 +5,14 @@ namespace {
 
 struct Apply {
   Evaluator& evaluator;
-  void operator()(const SetModes& edit) const { evaluator.set_modes(edit.edges, edit.mode); }
+  // What is on the host for a while stays there: its store counts on where the tensor is made.
+  void operator()(const SetModes& edit) const {
+    if (evaluator.gap_count() == 0) return evaluator.set_modes(edit.edges, edit.mode);
+    for (const EdgeId edge : edit.edges) {
+      if (evaluator.is_swapped(evaluator.problem().edge_tensor[edge])) continue;
+      evaluator.set_mode(edge, edit.mode);
+    }
+  }
   void operator()(const MoveOperator& edit) const {
     evaluator.move(evaluator.position(edit.op), edit.position);
   }

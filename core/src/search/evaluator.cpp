@@ -37,6 +37,7 @@ Evaluator::Evaluator(const Problem& problem)
       position_(problem.time.size(), 0),
       mode_(problem.edge_op.size(), Mode::keep),
       gap_(problem.edge_op.size()),
+      gaps_of_(problem.bytes.size(), 0),
       sequence_(problem.uses.items().size()),
       rank_(problem.edge_op.size(), 0),
       row_begin_(problem.edge_op.size(), 0),
@@ -115,6 +116,7 @@ void Evaluator::load(const Decisions& decisions) {
   infeasible_segments_ = 0;
   chains_ = 0;
   gap_count_ = 0;
+  std::ranges::fill(gaps_of_, 0);
   std::ranges::fill(carry_steps_, 0);
   for (Segment& segment : segments_) segment.clear();
   IdMap<TensorId, int32_t> filled(problem_.bytes.size(), 0);
@@ -167,7 +169,9 @@ void Evaluator::set_modes(std::span<const EdgeId> edges, Mode mode) {
 }
 
 void Evaluator::set_modes(const IdMap<EdgeId, Mode>& modes) {
-  for (std::size_t e = 0; e < modes.size(); ++e) change_mode(EdgeId(e), modes[EdgeId(e)]);
+  for (std::size_t e = 0; e < modes.size(); ++e) {
+    if (modes[EdgeId(e)] != Mode::swap) change_mode(EdgeId(e), modes[EdgeId(e)]);
+  }
   settle();
 }
 
@@ -230,11 +234,18 @@ void Evaluator::note_gap(EdgeId edge, const Gap& gap) {
                         .other = had ? gap_[edge].release.index : -1,
                         .bytes = had ? gap_[edge].load.index : -1});
   }
+  replace_gap(edge, gap);
+}
+
+void Evaluator::replace_gap(EdgeId edge, const Gap& gap) {
+  const bool had = mode_[edge] == Mode::swap;
+  const bool has = gap.use.valid();
   if (had) hash_ ^= gap_key(gap_[edge]);
-  gap_count_ += int{gap.use.valid()} - int{had};
-  mode_[edge] = gap.use.valid() ? Mode::swap : Mode::keep;
+  if (has) hash_ ^= gap_key(gap);
+  gap_count_ += int{has} - int{had};
+  gaps_of_[problem_.edge_tensor[edge]] += int{has} - int{had};
+  mode_[edge] = has ? Mode::swap : Mode::keep;
   gap_[edge] = gap;
-  if (gap.use.valid()) hash_ ^= gap_key(gap);
 }
 
 void Evaluator::change_mode(EdgeId edge, Mode mode) {
@@ -372,13 +383,9 @@ void Evaluator::undo(std::size_t mark) {
       }
       case Change::Kind::gap: {
         const EdgeId edge(change.id);
-        if (mode_[edge] == Mode::swap) hash_ ^= gap_key(gap_[edge]);
         const bool had = change.other >= 0;
-        gap_count_ += int{had} - int{mode_[edge] == Mode::swap};
-        mode_[edge] = had ? Mode::swap : Mode::keep;
-        gap_[edge] =
-            had ? Gap{edge, OpId(change.other), OpId(static_cast<int32_t>(change.bytes))} : Gap{};
-        if (had) hash_ ^= gap_key(gap_[edge]);
+        const OpId load(static_cast<int32_t>(change.bytes));
+        replace_gap(edge, had ? Gap{edge, OpId(change.other), load} : Gap{});
         break;
       }
       case Change::Kind::holder:

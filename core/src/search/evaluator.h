@@ -41,8 +41,8 @@ class Evaluator {
 
   void set_mode(EdgeId edge, Mode mode);
   void set_modes(std::span<const EdgeId> edges, Mode mode);
-  // Turns the loaded modes into `modes`, changing only those that differ. What is swapped in
-  // `modes` has to be swapped already.
+  // Turns the loaded modes into `modes`, changing only those that differ. Uses in mode swap there
+  // stay as they are.
   void set_modes(const IdMap<EdgeId, Mode>& modes);
   // Turns the loaded schedule into `decisions`, which has the same order.
   void set_schedule(const Decisions& decisions);
@@ -85,9 +85,12 @@ class Evaluator {
   const Problem& problem() const { return problem_; }
   int op_count() const { return problem_.op_count(); }
   Mode mode(EdgeId edge) const { return mode_[edge]; }
+  const IdMap<EdgeId, Mode>& modes() const { return mode_; }
   // Of a use in mode swap.
   Gap gap(EdgeId edge) const { return gap_[edge]; }
   int gap_count() const { return gap_count_; }
+  // Some use of it is in mode swap.
+  bool is_swapped(TensorId tensor) const { return gaps_of_[tensor] > 0; }
   // It lies between the use and the previous one, and all three stand in one body.
   bool may_have_gap(const Gap& gap) const;
   OpId op_at(int position) const { return order_[at(position)]; }
@@ -162,6 +165,7 @@ class Evaluator {
   void dig_gap(const Gap& gap);
   void fill_gap(EdgeId edge);
   void note_gap(EdgeId edge, const Gap& gap);
+  void replace_gap(EdgeId edge, const Gap& gap);
   bool in_gap(EdgeId edge, int position) const {
     return mode_[edge] == Mode::swap && position_[gap_[edge].release] <= position &&
            position < position_[gap_[edge].load];
@@ -207,6 +211,7 @@ class Evaluator {
   IdMap<OpId, int> position_;
   IdMap<EdgeId, Mode> mode_;
   IdMap<EdgeId, Gap> gap_;  // of uses in mode swap
+  IdMap<TensorId, int> gaps_of_;
   int gap_count_ = 0;
   std::vector<EdgeId> sequence_;      // rows of Problem::uses, each sorted by position
   IdMap<EdgeId, int32_t> rank_;       // index into sequence_

@@ -70,6 +70,11 @@ class Incumbent {
     decisions_ = other.decisions_;
     return true;
   }
+  // Takes it whatever it costs.
+  void replace(const Evaluator& evaluator, const Cost& cost) {
+    cost_ = cost;
+    decisions_ = evaluator.decisions();
+  }
   const Objective& objective() const { return objective_; }
   const Decisions& decisions() const { return decisions_; }
   const Cost& cost() const { return cost_; }

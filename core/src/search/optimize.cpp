@@ -11,6 +11,7 @@
 #include "search/local_search.h"
 #include "search/reorder.h"
 #include "search/ruin_recreate.h"
+#include "search/swap_planner.h"
 
 namespace magis {
 namespace {
@@ -46,6 +47,7 @@ class Optimizer {
         classes_(repeated_uses(problem_)),
         greedy_(evaluator_, budget_, random_),
         best_first_(evaluator_, greedy_.scorer(), budget_, classes_),
+        swaps_(make_swap_planner()),
         incumbent_(start()) {}
 
   OptimizeResult run() {
@@ -53,6 +55,7 @@ class Optimizer {
     OptimizeResult result;
     result.baseline = footprint_of(graph_, incumbent_.decisions(), costs_);
     search();
+    drop_needless_swaps();
     result.decisions = incumbent_.decisions();
     result.found = footprint_of(graph_, result.decisions, costs_);
     MAGIS_CHECK(
@@ -65,12 +68,19 @@ class Optimizer {
     result.states_evaluated = budget_.evaluated();
     evaluator_.load(result.decisions);
     result.recomputed = evaluator_.recomputed_operators();
+    result.swapped = evaluator_.gap_count();
     result.wall_seconds = budget_.elapsed();
     result.cpu_seconds = process_seconds() - cpu_start;
     return result;
   }
 
  private:
+  std::optional<SwapPlanner> make_swap_planner() {
+    const Bytes host_memory = options_.host_memory.value_or(costs_.host_memory);
+    if (host_memory <= 0 || !costs_.copies_overlap) return std::nullopt;
+    return std::make_optional<SwapPlanner>(evaluator_, budget_, host_memory);
+  }
+
   Incumbent start() {
     Decisions decisions = program_order(graph_);
     evaluator_.load(decisions);
@@ -107,9 +117,10 @@ class Optimizer {
     reorder_for_area(evaluator_, budget_);
     incumbent_.offer(evaluator_, cost());
     const Decisions for_area = evaluator_.decisions();
-    for (const Decisions* start : {&for_peak, &for_area}) {
-      expand_from(*start);
-      drop_greedily(*start);
+    for (const Decisions& start : with_swaps({for_peak, for_area})) {
+      if (done()) return;
+      expand_from(start);
+      drop_greedily(start);
     }
     if (!done()) best_first_.run(incumbent_, kPatience);
     improve();
@@ -125,6 +136,37 @@ class Optimizer {
     decisions.order = operators_in_order(problem, schedule.order);
     evaluator_.load(decisions);
     incumbent_.offer(evaluator_, cost());
+  }
+
+  // The same schedules with as much on the host as can be hidden: what exceeds the limit, or if
+  // there is none what exceeds some shares of the peak.
+  std::vector<Decisions> with_swaps(std::vector<Decisions> starts) {
+    if (!swaps_) return starts;
+    const Objective& objective = incumbent_.objective();
+    std::vector<Decisions> swapped;
+    for (const double share : {0.3, 0.6, 0.1}) {
+      for (const Decisions& start : starts) {
+        restore(evaluator_, start);
+        const auto peak = static_cast<double>(evaluator_.peak());
+        swaps_->plan(objective.limits_memory() ? objective.peak_limit()
+                                               : static_cast<Bytes>(share * peak));
+        evaluator_.forget();
+        incumbent_.offer(evaluator_, cost());
+        swapped.push_back(evaluator_.decisions());
+      }
+      if (objective.limits_memory()) break;
+    }
+    return swapped;
+  }
+
+  void drop_needless_swaps() {
+    if (!swaps_ || incumbent_.decisions().gaps.empty()) return;
+    evaluator_.load(incumbent_.decisions());
+    const Objective& objective = incumbent_.objective();
+    const Bytes peak = incumbent_.cost().peak;
+    const bool spare = objective.limits_memory() && peak < objective.peak_limit();
+    swaps_->tighten(spare ? objective.peak_limit() : peak);
+    incumbent_.replace(evaluator_, cost());
   }
 
   void expand_from(const Decisions& start) {
@@ -158,7 +200,7 @@ class Optimizer {
     constexpr int kCycles = 6;  // without success
     constexpr int kAttempts = 40;
     const int64_t steps = 4'000 + int64_t{20} * problem_.op_count();
-    RuinRecreate ruin_recreate(evaluator_, greedy_, budget_, random_);
+    RuinRecreate ruin_recreate(evaluator_, greedy_, swaps_ ? &*swaps_ : nullptr, budget_, random_);
     LocalSearch local_search(evaluator_, greedy_.scorer(), budget_, random_, classes_);
     for (int failures = 0; failures < kCycles && !done();) {
       const Cost before = incumbent_.cost();
@@ -186,6 +228,7 @@ class Optimizer {
   std::vector<std::vector<EdgeId>> classes_;
   Greedy greedy_;
   BestFirst best_first_;
+  std::optional<SwapPlanner> swaps_;
   Picoseconds least_time_ = 0;
   Incumbent incumbent_;
 };

@@ -24,6 +24,7 @@ Problem::Problem(const Graph& source, const CostTable& costs)
     const Tensor& tensor = source.tensor(id);
     producer.push_back(tensor.is_input ? OpId() : tensor.producer);
     bytes.push_back(tensor.is_input ? 0 : costs.bytes[id]);
+    copy_time.push_back(to_picoseconds(costs.copy_seconds[id]));
     output.push_back(tensor.is_output && !tensor.is_input);
     managed.push_back(!tensor.is_input && !tensor.is_output);
     if (managed[id]) {

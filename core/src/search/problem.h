@@ -48,6 +48,7 @@ struct Problem {
   IdMap<EdgeId, uint8_t> droppable;
   // The tensor may leave for the host before this use.
   IdMap<EdgeId, uint8_t> swappable;
+  IdMap<TensorId, Picoseconds> copy_time;  // to the host or back, once
   // Neighbours in the order may change places if they have the same row here: operators of one
   // body. A loop's begin and end stay where they are.
   IdMap<OpId, int32_t> body;

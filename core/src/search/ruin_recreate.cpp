@@ -6,8 +6,9 @@
 
 namespace magis {
 
-RuinRecreate::RuinRecreate(Evaluator& evaluator, Greedy& greedy, Budget& budget, Random& random)
-    : evaluator_(evaluator), greedy_(greedy), budget_(budget), random_(random) {}
+RuinRecreate::RuinRecreate(Evaluator& evaluator, Greedy& greedy, SwapPlanner* swaps, Budget& budget,
+                           Random& random)
+    : evaluator_(evaluator), greedy_(greedy), swaps_(swaps), budget_(budget), random_(random) {}
 
 bool RuinRecreate::attempt(Incumbent& incumbent) {
   const Cost before = incumbent.cost();
@@ -71,6 +72,7 @@ void RuinRecreate::drop_stretch() {
   for (const EdgeId edge : greedy_.scorer().edges()) {
     const int made = evaluator_.position(problem.producer[problem.edge_tensor[edge]]);
     if (made < begin || made >= begin + length) continue;
+    if (evaluator_.is_swapped(problem.edge_tensor[edge])) continue;
     if (evaluator_.held_from(edge) < peak && evaluator_.use_position(edge) > peak) {
       edges.push_back(edge);
     }
@@ -93,6 +95,7 @@ bool RuinRecreate::recreate(Incumbent& incumbent) {
   options.time_limit = aims.time >= Objective::kNoLimit
                            ? aims.time
                            : static_cast<Picoseconds>(slack * static_cast<double>(aims.time));
+  if (swaps_ != nullptr) swaps_->plan(options.goal);
   if (!greedy_.descend(options, incumbent)) return false;
   greedy_.tighten(options.goal);
   const bool better = incumbent.offer(evaluator_, {evaluator_.peak(), evaluator_.time()});

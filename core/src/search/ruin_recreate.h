@@ -6,12 +6,15 @@
 
 #include "search/aims.h"
 #include "search/greedy.h"
+#include "search/swap_planner.h"
 
 namespace magis {
 
 class RuinRecreate {
  public:
-  RuinRecreate(Evaluator& evaluator, Greedy& greedy, Budget& budget, Random& random);
+  // `swaps`: nothing, if the device does not swap.
+  RuinRecreate(Evaluator& evaluator, Greedy& greedy, SwapPlanner* swaps, Budget& budget,
+               Random& random);
 
   // One attempt. Returns whether the incumbent got better.
   bool attempt(Incumbent& incumbent);
@@ -26,6 +29,7 @@ class RuinRecreate {
 
   Evaluator& evaluator_;
   Greedy& greedy_;
+  SwapPlanner* swaps_;
   Budget& budget_;
   Random& random_;
 };

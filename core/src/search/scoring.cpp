@@ -40,6 +40,7 @@ void Scorer::focus(const Evaluator& evaluator, Bytes target) {
 }
 
 Mode Scorer::dropping_mode(const Evaluator& evaluator, EdgeId edge) {
+  if (evaluator.is_swapped(evaluator.problem().edge_tensor[edge])) return Mode::keep;
   switch (evaluator.mode(edge)) {
     case Mode::keep:
       return Mode::recompute;

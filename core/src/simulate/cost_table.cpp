@@ -83,6 +83,7 @@ CostTable make_cost_table(const Graph& graph, const DeviceProfile& profile) {
   const Bytes granularity = profile.allocation_granularity;
   CostTable table;
   table.copies_overlap = profile.copies_overlap;
+  table.host_memory = profile.host_memory;
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     const Operator& op = graph.op(OpId(i));
     const Seconds once = bounds_a_loop(graph, OpId(i)) ? 0 : time_of(graph, op, profile);

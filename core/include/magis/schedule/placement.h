@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,8 +18,11 @@ struct CopyJob {
 };
 
 struct CopyPlacement {
+  bool hidden = false;
   int release = 0;  // in front of the operator at this position the device lets go of the tensor
   int load = 0;     // in front of this one it takes memory again, and the load is issued
+  int64_t store_end = 0;   // when its store is through
+  int64_t load_start = 0;  // when its load starts at the latest
 };
 
 // `start[k]` is when the operator at position k starts if nothing waits, with one more entry for
@@ -34,10 +36,10 @@ struct CopyPlacement {
 //     store in this schedule; waiting for it there costs nothing.
 //   - Backwards from the last use, a load must end before its use and before the load behind it
 //     starts. By induction none can start later; issued earlier, it takes memory earlier.
-// Nothing for a job that is hidden in no placement: between the two there is not enough time, given
-// the other jobs. O(jobs log jobs + jobs log positions).
-std::vector<std::optional<CopyPlacement>> place_copies(std::span<const int64_t> start,
-                                                       std::span<const uint8_t> border,
-                                                       std::span<const CopyJob> jobs);
+// A job that is hidden in no placement says so: between the two there is not enough time, given the
+// other jobs. O(jobs log jobs + jobs log positions).
+std::vector<CopyPlacement> place_copies(std::span<const int64_t> start,
+                                        std::span<const uint8_t> border,
+                                        std::span<const CopyJob> jobs);
 
 }  // namespace magis

@@ -48,6 +48,9 @@ struct OptimizeOptions {
   // The largest region along the axis of the batch runs in so many parts, whatever that costs; 0:
   // as the search decides. A number that does not divide the batch makes a shorter last part.
   int64_t batch_parts = 0;
+  // What swapped tensors may take on the host; nothing: as much as the profile has; 0: nothing is
+  // swapped.
+  std::optional<Bytes> host_memory = {};
   // Called between rounds on the calling thread; false stops the search, the best plan so far is
   // returned.
   std::function<bool(const Progress&)> progress;
@@ -69,6 +72,7 @@ struct OptimizeResult {
   Seconds wall_seconds = 0;
   Seconds cpu_seconds = 0;
   int recomputed = 0;  // operators that run more than once
+  int swapped = 0;     // uses before which a tensor was on the host
 };
 
 // What no plan of the graph stays below, whatever its regions, order and recomputation.

@@ -42,6 +42,7 @@ struct CostTable {
   IdMap<TensorId, Bytes> bytes;           // 0 for inputs: they are persistent
   IdMap<TensorId, Seconds> copy_seconds;  // to the host or back, once
   bool copies_overlap = true;
+  Bytes host_memory = 0;  // the profile's
   Bytes persistent = 0;
 };
 CostTable make_cost_table(const Graph& graph, const DeviceProfile& profile);
