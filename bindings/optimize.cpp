@@ -81,7 +81,8 @@ int region_count(const std::vector<FissionRegion>& regions) {
 
 PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
-             uint64_t seed, bool fission, bool exact, int64_t batch_parts, nb::object callback) {
+             uint64_t seed, bool fission, bool exact, int64_t batch_parts,
+             std::optional<Bytes> host_memory, nb::object callback) {
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
   const DeviceProfile& profile = device_profile(device);
@@ -95,6 +96,7 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   options.fission = fission;
   options.exact = exact;
   options.batch_parts = batch_parts;
+  options.host_memory = host_memory;
   PythonProgress progress(std::move(callback));
   options.progress = [&](const Progress& p) { return progress(p); };
   OptimizeResult result;
@@ -129,11 +131,13 @@ PyResult with_plan(const PyResult& result, const PyPlan& plan, const std::string
   return renewed;
 }
 
-PyLowerBound bound_of(const PyGraph& g, const std::string& device, bool fission) {
+PyLowerBound bound_of(const PyGraph& g, const std::string& device, bool fission,
+                      std::optional<Bytes> host_memory) {
   const DeviceProfile& profile = device_profile(device);
   const CostTable costs = make_cost_table(*g.graph, profile);
-  const LowerBound bound =
-      fission ? lower_bound_with_fission(*g.graph, profile) : lower_bound(*g.graph, costs);
+  const bool swap = host_memory.value_or(profile.host_memory) > 0;
+  const LowerBound bound = fission ? lower_bound_with_fission(*g.graph, profile, swap)
+                                   : lower_bound(*g.graph, costs, {.swap = swap});
   return {bound.bytes, costs.persistent, bound_reason(*g.graph, bound)};
 }
 
@@ -144,7 +148,8 @@ void bind_optimize(nb::module_& m) {
       .def_ro("bytes", &PyLowerBound::bytes)
       .def_ro("persistent_bytes", &PyLowerBound::persistent)
       .def_ro("reason", &PyLowerBound::reason);
-  m.def("lower_bound", &bound_of, "graph"_a, nb::kw_only(), "device"_a, "fission"_a = true);
+  m.def("lower_bound", &bound_of, "graph"_a, nb::kw_only(), "device"_a, "fission"_a = true,
+        "host_memory"_a = nb::none());
   nb::class_<Progress>(m, "Progress")
       .def_ro("best_peak_bytes", &Progress::best_peak)
       .def_ro("best_seconds", &Progress::best_seconds)
@@ -173,10 +178,14 @@ void bind_optimize(nb::module_& m) {
       .def_prop_ro("states_evaluated", [](R r) { return r.result.states_evaluated; })
       .def_prop_ro("wall_seconds", [](R r) { return r.result.wall_seconds; })
       .def_prop_ro("cpu_seconds", [](R r) { return r.result.cpu_seconds; })
-      .def_prop_ro("recomputed", [](R r) { return r.result.recomputed; });
+      .def_prop_ro("recomputed", [](R r) { return r.result.recomputed; })
+      .def_prop_ro("swapped", [](R r) { return r.result.swapped; })
+      .def_prop_ro("exposed_seconds", [](R r) { return r.result.found.exposed; })
+      .def_prop_ro("host_bytes", [](R r) { return r.result.found.host_peak; });
   m.def("optimize", &run, "graph"_a, nb::kw_only(), "device"_a, "memory_limit"_a = nb::none(),
         "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0, "seed"_a = 0,
-        "fission"_a = true, "exact"_a = false, "batch_parts"_a = 0, "progress"_a = nb::none());
+        "fission"_a = true, "exact"_a = false, "batch_parts"_a = 0, "host_memory"_a = nb::none(),
+        "progress"_a = nb::none());
 }
 
 }  // namespace magis

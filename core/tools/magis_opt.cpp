@@ -47,6 +47,8 @@ over it, and prints what comes out. ARCHITECTURE.md describes the text.
   --latency-limit R     for optimize: at most R times as long as program order (1.1)
   --time-budget S       for optimize: seconds; default: 10
   --seed N              for optimize; default: 0
+  --host-memory BYTES   for optimize: what swapped tensors may take on the host (8GiB); 0: nothing is
+                        swapped; default: as much as the device profile has
   --no-fission          for optimize: run no part of the graph in a loop over parts of an axis
   --help                this text
 
@@ -70,6 +72,7 @@ struct Options {
   double time_budget = 10;
   uint64_t seed = 0;
   bool fission = true;
+  std::optional<Bytes> host_memory = {};
 };
 
 std::vector<std::string> split(std::string_view list) {
@@ -115,6 +118,8 @@ std::optional<Options> parse_options(std::span<char* const> arguments) {
       if (options.latency_limit < 1) throw UserError("--latency-limit must be at least 1");
     } else if (name == "--time-budget") {
       options.time_budget = parse_number<double>(name, value());
+    } else if (name == "--host-memory") {
+      options.host_memory = parse_bytes(name, value());
     } else if (name == "--no-fission") {
       options.fission = false;
     } else if (name == "--seed") {
@@ -182,9 +187,10 @@ Limit limit_of(const State& state, const CostTable& costs) {
   }
   const Bytes bytes =
       parse_memory_limit(options.memory_limit, costs.persistent + before.transient_peak);
-  const LowerBound bound = state.options.fission
-                               ? lower_bound_with_fission(state.graph, state.profile())
-                               : lower_bound(state.graph, costs);
+  const bool swap = options.host_memory.value_or(costs.host_memory) > 0;
+  const LowerBound bound = options.fission
+                               ? lower_bound_with_fission(state.graph, state.profile(), swap)
+                               : lower_bound(state.graph, costs, {.swap = swap});
   if (bytes < bound.bytes) {
     throw UserError("no schedule keeps a memory limit of " + format_bytes(bytes) +
                     ": the least possible is " + bound_text(state.graph, bound));
@@ -199,6 +205,7 @@ void optimize_pass(State& state) {
   options.time_budget = state.options.time_budget;
   options.seed = state.options.seed;
   options.fission = state.options.fission;
+  options.host_memory = state.options.host_memory;
   OptimizeResult result = optimize(state.graph, state.profile(), options);
   if (result.split) state.graph = *std::move(result.split);
   state.program = lower(state.graph, result.decisions).value();
@@ -249,6 +256,16 @@ std::string hotspot_text(const State& state, const CostTable& costs, const CopyR
          to_text(value.type) + place(state.graph, op) + "\n";
 }
 
+std::string copies_text(const Simulation& simulation) {
+  if (simulation.host_peak == 0) return "";
+  Seconds copying = 0;
+  for (const CopyPoint& copy : simulation.copies) copying += copy.end - copy.start;
+  return "  exposed    " + milliseconds(simulation.exposed) + " waiting for copies of " +
+         milliseconds(copying) + "\nto the host  " + exact(simulation.bytes_to_host) +
+         "\nand back     " + exact(simulation.bytes_to_device) + "\non the host  " +
+         exact(simulation.host_peak) + "\n";
+}
+
 std::string simulation_text(const State& state) {
   const CostTable costs = state.costs();
   const Program program = state.current();
@@ -261,7 +278,8 @@ std::string simulation_text(const State& state) {
       << "transient    " << exact(simulation.transient_peak) << "\n"
       << "lower bound  " << bound_text(state.graph, lower_bound(state.graph, costs)) << "\n"
       << "time         " << milliseconds(simulation.seconds) << "\n"
-      << "operators    " << runs << " run, " << runs - state.graph.op_count() << " of them again\n";
+      << copies_text(simulation) << "operators    " << runs << " run, "
+      << runs - state.graph.op_count() << " of them again\n";
   if (simulation.peak_statement < 0) return out.str();
   const Statement& peak = program.statements[static_cast<std::size_t>(simulation.peak_statement)];
   const Operator& op = state.graph.op(peak.op);

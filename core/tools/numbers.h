@@ -25,7 +25,9 @@ Number parse_number(std::string_view option, std::string_view text) {
   return number;
 }
 
-// "8GiB", "8 gb", "123", or a share of `baseline`: "40%".
+// "8GiB", "8 gb", "123".
+Bytes parse_bytes(std::string_view option, const std::string& text);
+// The same, not 0, or a share of `baseline`: "40%".
 Bytes parse_memory_limit(const std::string& text, Bytes baseline);
 
 }  // namespace magis

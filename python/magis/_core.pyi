@@ -123,6 +123,9 @@ class Result:
     wall_seconds: float
     cpu_seconds: float
     recomputed: int
+    swapped: int  # uses before which a tensor was on the host
+    exposed_seconds: float  # of the time, waiting for copies
+    host_bytes: int  # the pool that the plan needs on the host
 
     # The same with a plan for the same graph, its promise counted anew.
     def with_plan(self, plan: Plan, *, device: str, memory_limit: int | None = None) -> Result: ...
@@ -132,7 +135,9 @@ class LowerBound:
     persistent_bytes: int
     reason: str  # in words: which operator's working set, or the outputs
 
-def lower_bound(graph: Graph, *, device: str, fission: bool = True) -> LowerBound: ...
+def lower_bound(
+    graph: Graph, *, device: str, fission: bool = True, host_memory: int | None = None
+) -> LowerBound: ...
 def device_profiles() -> list[str]: ...
 def optimize(
     graph: Graph,
@@ -146,6 +151,7 @@ def optimize(
     fission: bool = True,  # regions may run in parts of an axis: the plan's graph then has loops
     exact: bool = False,  # no sums that are added up part by part
     batch_parts: int = 0,  # in how many the batch's region runs; 0: as the search decides
+    host_memory: int | None = None,  # bytes for swapped tensors; None: the profile's; 0: no swapping
     progress: Callable[[Progress], bool]
     | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...

@@ -5,6 +5,7 @@
 
 #include "magis/base/error.h"
 #include "magis/base/hash.h"
+#include "magis/schedule/program.h"
 
 namespace magis {
 namespace {
@@ -445,6 +446,25 @@ Decisions Evaluator::decisions() const {
     if (gap.use.valid() && mode_[gap.use] == Mode::swap) decisions.gaps.push_back(gap);
   }
   return decisions;
+}
+
+int Evaluator::first_need(EdgeId edge, int from) const {
+  const TensorId tensor = problem_.edge_tensor[edge];
+  const uint64_t bit = filter_bit(tensor);
+  const int use = use_position(edge);
+  for (int k = from; k < use; ++k) {
+    if ((asked_[at(k)] & bit) == 0) continue;
+    const std::vector<TensorId>& asked = segments_[order_[at(k)]].asked;
+    if (std::ranges::find(asked, tensor) != asked.end()) return k;
+  }
+  return use;
+}
+
+Picoseconds Evaluator::exposed() const {
+  if (gap_count_ == 0) return 0;
+  const std::optional<Program> program = lower(*problem_.graph, decisions());
+  MAGIS_CHECK(program.has_value(), "the schedule cannot be lowered");
+  return to_picoseconds(footprint(*problem_.graph, *program, *problem_.costs).exposed);
 }
 
 int Evaluator::recomputed_operators() const {

@@ -102,6 +102,12 @@ class Evaluator {
   int held_from(EdgeId edge) const { return position_[holder_[edge]]; }
   // Operators that run again for the sake of the one at `position`, in order.
   std::span<const OpId> chain_at(int position) const { return segments_[op_at(position)].chain; }
+  Picoseconds chain_time_at(int position) const { return segments_[op_at(position)].time; }
+  // The first position from `from` on whose chain looks for the tensor of `edge`, or that of the
+  // use.
+  int first_need(EdgeId edge, int from) const;
+  // What the program waits for copies, which time() leaves out. Lowers it: slow.
+  Picoseconds exposed() const;
   Decisions decisions() const;
   bool has_order(const std::vector<OpId>& order) const { return order == order_; }
   // How many operators run more than once.

@@ -33,9 +33,9 @@ Seconds since(Clock::time_point start) {
 }
 
 // Losses count in their opened form: that is what a region would hold.
-LowerBound lower_bound_of(const OpenedGraph& opened, const DeviceProfile& profile) {
+LowerBound lower_bound_of(const OpenedGraph& opened, const DeviceProfile& profile, bool swap) {
   const CostTable costs = make_cost_table(opened.graph, profile);
-  LowerBound bound = lower_bound(opened.graph, costs, true);
+  LowerBound bound = lower_bound(opened.graph, costs, {.fission = true, .swap = swap});
   if (bound.op.valid()) bound.op = opened.origin[bound.op];
   return bound;
 }
@@ -64,7 +64,8 @@ class FissionSearch {
     best_ = searched(source_, costs_, kUnsplitShare * options_.time_budget, 4);
     best_cost_ = cost_of(best_);
     has_best_ = true;
-    best_.bound = lower_bound_of(ground_.opened(), profile_);
+    best_.bound = lower_bound_of(ground_.opened(), profile_,
+                                 options_.host_memory.value_or(profile_.host_memory) > 0);
     if (options_.batch_parts > 0) {
       search_as_asked();
     } else if (!is_perfect() && !stopped()) {
@@ -386,8 +387,8 @@ class FissionSearch {
 
 }  // namespace
 
-LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile) {
-  return lower_bound_of(open(graph, openable_operators(graph)), profile);
+LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile, bool swap) {
+  return lower_bound_of(open(graph, openable_operators(graph)), profile, swap);
 }
 
 OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,

@@ -88,7 +88,11 @@ bool Greedy::meet_target(Bytes target, Incumbent& incumbent) {
     while (usage_.overflow > 0 && apply_best(target)) {
       progress = true;
       evaluator_.forget();
-      incumbent.offer(evaluator_, {usage_.peak, evaluator_.time()});
+      // What is still above the target is for the case that time is up; what waits for copies has
+      // to be found out first, which takes long.
+      if (evaluator_.gap_count() == 0 || usage_.overflow == 0) {
+        incumbent.offer(evaluator_, {usage_.peak, evaluator_.time()});
+      }
     }
     if (!progress) return false;
   }

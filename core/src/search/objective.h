@@ -56,10 +56,12 @@ class Incumbent {
   Incumbent(const Objective& objective, Decisions decisions, Cost cost)
       : objective_(objective), decisions_(std::move(decisions)), cost_(cost) {}
 
-  // Takes what the evaluator holds, which costs `cost`, if it is feasible and better; says whether
-  // it was.
-  bool offer(const Evaluator& evaluator, const Cost& cost) {
+  // Takes what the evaluator holds, which costs `cost` if nothing waits for copies, if it is
+  // feasible and better; says whether it was.
+  bool offer(const Evaluator& evaluator, Cost cost) {
     if (!evaluator.feasible() || !objective_.better(cost, cost_)) return false;
+    cost.time += evaluator.exposed();
+    if (!objective_.better(cost, cost_)) return false;
     cost_ = cost;
     decisions_ = evaluator.decisions();
     return true;
@@ -71,7 +73,8 @@ class Incumbent {
     return true;
   }
   // Takes it whatever it costs.
-  void replace(const Evaluator& evaluator, const Cost& cost) {
+  void replace(const Evaluator& evaluator, Cost cost) {
+    cost.time += evaluator.exposed();
     cost_ = cost;
     decisions_ = evaluator.decisions();
   }

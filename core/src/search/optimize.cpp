@@ -41,7 +41,7 @@ class Optimizer {
         options_(options),
         problem_(graph, costs),
         evaluator_(problem_),
-        bound_(lower_bound(graph, costs)),
+        bound_(lower_bound(graph, costs, {.swap = host_memory() > 0})),
         budget_(options, problem_.op_count(), [this](const Budget&) { return report(); }),
         random_(options.seed),
         classes_(repeated_uses(problem_)),
@@ -76,10 +76,10 @@ class Optimizer {
 
  private:
   std::optional<SwapPlanner> make_swap_planner() {
-    const Bytes host_memory = options_.host_memory.value_or(costs_.host_memory);
-    if (host_memory <= 0 || !costs_.copies_overlap) return std::nullopt;
-    return std::make_optional<SwapPlanner>(evaluator_, budget_, host_memory);
+    if (host_memory() == 0 || !costs_.copies_overlap) return std::nullopt;
+    return std::make_optional<SwapPlanner>(evaluator_, budget_, host_memory());
   }
+  Bytes host_memory() const { return options_.host_memory.value_or(costs_.host_memory); }
 
   Incumbent start() {
     Decisions decisions = program_order(graph_);
@@ -162,11 +162,14 @@ class Optimizer {
   void drop_needless_swaps() {
     if (!swaps_ || incumbent_.decisions().gaps.empty()) return;
     evaluator_.load(incumbent_.decisions());
-    const Objective& objective = incumbent_.objective();
-    const Bytes peak = incumbent_.cost().peak;
-    const bool spare = objective.limits_memory() && peak < objective.peak_limit();
-    swaps_->tighten(spare ? objective.peak_limit() : peak);
+    swaps_->tighten(allowed(incumbent_.cost().peak));
+    swaps_->settle(allowed(incumbent_.cost().peak));
     incumbent_.replace(evaluator_, cost());
+  }
+  // A schedule of that peak may grow so far.
+  Bytes allowed(Bytes peak) const {
+    const Objective& objective = incumbent_.objective();
+    return objective.limits_memory() ? std::max(peak, objective.peak_limit()) : peak;
   }
 
   void expand_from(const Decisions& start) {
@@ -190,6 +193,7 @@ class Optimizer {
                          .step = step},
                         incumbent_);
         greedy_.tighten(evaluator_.peak());
+        if (swaps_) swaps_->settle(allowed(evaluator_.peak()));
         incumbent_.offer(evaluator_, cost());
       }
     }

@@ -17,14 +17,14 @@ Picoseconds to_picoseconds(Seconds seconds) {
 
 Seconds to_seconds(Picoseconds time) { return static_cast<Seconds>(time) / kPicosecondsPerSecond; }
 
-Problem::Problem(const Graph& source, const CostTable& costs)
-    : graph(&source), recomputable(recomputable_operators(source)) {
+Problem::Problem(const Graph& source, const CostTable& table)
+    : graph(&source), costs(&table), recomputable(recomputable_operators(source)) {
   for (std::size_t t = 0; t < source.tensors().size(); ++t) {
     const TensorId id(t);
     const Tensor& tensor = source.tensor(id);
     producer.push_back(tensor.is_input ? OpId() : tensor.producer);
-    bytes.push_back(tensor.is_input ? 0 : costs.bytes[id]);
-    copy_time.push_back(to_picoseconds(costs.copy_seconds[id]));
+    bytes.push_back(tensor.is_input ? 0 : table.bytes[id]);
+    copy_time.push_back(to_picoseconds(table.copy_seconds[id]));
     output.push_back(tensor.is_output && !tensor.is_input);
     managed.push_back(!tensor.is_input && !tensor.is_output);
     if (managed[id]) {
@@ -49,8 +49,8 @@ Problem::Problem(const Graph& source, const CostTable& costs)
     overwritable.end_row();
     for (const TensorId made : source.makes(op)) results.push_back(made);
     results.end_row();
-    scratch.push_back(costs.scratch[op]);
-    time.push_back(to_picoseconds(costs.seconds[op]));
+    scratch.push_back(table.scratch[op]);
+    time.push_back(to_picoseconds(table.seconds[op]));
   }
   for (std::size_t e = 0; e < edge_tensor.size(); ++e) {
     const TensorId tensor = edge_tensor[EdgeId(e)];

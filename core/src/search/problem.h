@@ -26,6 +26,7 @@ struct Problem {
   };
 
   const Graph* graph;
+  const CostTable* costs;
 
   // Rows are indexed by operator, or for `uses` by tensor.
   Rows<Operand> operands;      // in edge order

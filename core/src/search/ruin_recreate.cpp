@@ -98,6 +98,7 @@ bool RuinRecreate::recreate(Incumbent& incumbent) {
   if (swaps_ != nullptr) swaps_->plan(options.goal);
   if (!greedy_.descend(options, incumbent)) return false;
   greedy_.tighten(options.goal);
+  if (swaps_ != nullptr) swaps_->settle(options.goal);
   const bool better = incumbent.offer(evaluator_, {evaluator_.peak(), evaluator_.time()});
   return better && aims.shrink_peak;
 }

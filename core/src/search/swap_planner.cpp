@@ -71,9 +71,19 @@ void SwapPlanner::tighten(Bytes allowed) {
   }
 }
 
+void SwapPlanner::settle(Bytes allowed) {
+  if (evaluator_.gap_count() == 0) return;
+  count_chains_ = true;
+  const std::size_t mark = evaluator_.mark();
+  const bool placed = find_bodies();
+  count_chains_ = false;
+  budget_.count_evaluated();
+  if (!placed || !evaluator_.feasible() || evaluator_.peak() > allowed) evaluator_.undo(mark);
+}
+
 // ---- bodies and their times
 
-void SwapPlanner::find_bodies() {
+bool SwapPlanner::find_bodies() {
   const Graph& graph = *problem_.graph;
   bodies_.assign(graph.loops().size() + 1, {});
   bodies_[0].end = evaluator_.op_count();
@@ -92,7 +102,7 @@ void SwapPlanner::find_bodies() {
   if (evaluator_.gap_count() > 0) {
     for (const Gap& gap : evaluator_.decisions().gaps) choose(gap.use);
   }
-  for (Body& body : bodies_) place(body);
+  return std::ranges::all_of(bodies_, [&](Body& body) { return place(body); });
 }
 
 std::size_t SwapPlanner::body_index(EdgeId edge) const {
@@ -110,8 +120,10 @@ void SwapPlanner::time_body(Body& body) {
     for (LoopId loop = graph.loop_of(op); loop != body.loop; loop = graph.loop(loop).parent) {
       link_busy = link_busy || !bodies_[index_of(loop)].swapped.empty();
     }
-    const double time = link_busy ? 0 : static_cast<double>(problem_.time[op]) / body.iterations;
-    body.start.push_back(body.start.back() + static_cast<Picoseconds>(time));
+    Picoseconds time = problem_.time[op];
+    if (count_chains_) time += evaluator_.chain_time_at(k);
+    const double once = link_busy ? 0 : static_cast<double>(time) / body.iterations;
+    body.start.push_back(body.start.back() + static_cast<Picoseconds>(once));
     body.border.push_back(may_stand_before(graph, op, body.loop) ? 1 : 0);
   }
   body.border.push_back(0);
@@ -126,7 +138,11 @@ CopyJob SwapPlanner::job_of(EdgeId edge, const Body& body) const {
   CopyJob job;
   job.made = evaluator_.position(maker) - body.first;
   job.free_from = evaluator_.previous_position(edge) + 1 - body.first;
-  job.use = evaluator_.use_position(edge) - body.first;
+  // Chains may read it before its use, once it is on its way.
+  const int need = evaluator_.mode(edge) == Mode::swap
+                       ? evaluator_.first_need(edge, evaluator_.position(evaluator_.gap(edge).load))
+                       : evaluator_.use_position(edge);
+  job.use = need - body.first;
   job.store = is_stored_before(edge) ? 0 : problem_.copy_time[tensor];
   job.load = problem_.copy_time[tensor];
   return job;

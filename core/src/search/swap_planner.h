@@ -27,6 +27,9 @@ class SwapPlanner {
   bool plan(Bytes target);
   // Takes back what is not needed to stay within `allowed`.
   void tighten(Bytes allowed);
+  // Places all gaps anew for the schedule as it has become: chains take time, and some read what is
+  // loaded before its use. Undone if the peak would then exceed `allowed`.
+  void settle(Bytes allowed);
 
  private:
   struct Body {
@@ -48,7 +51,8 @@ class SwapPlanner {
     }
   };
 
-  void find_bodies();
+  // Says whether all that is swapped can be hidden.
+  bool find_bodies();
   void time_body(Body& body);
   Body& body_of(EdgeId edge) { return bodies_[body_index(edge)]; }
   std::size_t body_index(EdgeId edge) const;
@@ -74,6 +78,7 @@ class SwapPlanner {
   const Bytes host_memory_;
   Bytes on_host_ = 0;
   Bytes target_ = 0;
+  bool count_chains_ = false;  // in times
   int64_t present_overflow_ = 0;
   std::vector<Body> bodies_;       // the step itself, then by loop
   IdMap<EdgeId, uint8_t> chosen_;  // swapped, or tried

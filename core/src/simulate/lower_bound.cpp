@@ -8,8 +8,8 @@
 //      that may be overwritten is counted once;
 //   2. every output made by an ancestor of v: own runs respect precedence, and an output is held
 //   once made;
-//   3. every tensor t that cannot be recomputed, made by an ancestor of v and read by a descendant
-//   of v: t is made once,
+//   3. every tensor t that can neither be recomputed nor swapped, made by an ancestor of v and read
+//   by a descendant of v: t is made once,
 //      before v, and that one storage is read by the descendant's own run, after v.
 // Sets 2 and 3 are counted where 1 does not hold them already; what they hold cannot be overwritten
 // by v either. At the end, all outputs are held. The largest of these sums bounds the peak from
@@ -49,9 +49,10 @@ OpSet ancestors_of_readers(const Graph& graph, TensorId tensor) {
 
 class WorkingSets {
  public:
-  WorkingSets(const Graph& graph, const CostTable& costs)
+  WorkingSets(const Graph& graph, const CostTable& costs, bool swap)
       : graph_(graph),
         costs_(costs),
+        swap_(swap),
         recomputable_(recomputable_operators(graph)),
         across_(graph.op_count(), 0),
         survives_(graph.edge_count(), 0) {
@@ -75,7 +76,9 @@ class WorkingSets {
   // Records where `id` is held for certain, if it is an output or cannot be recomputed.
   void add_survivor(TensorId id) {
     const Tensor& tensor = graph_.tensor(id);
-    if (tensor.is_input || (!tensor.is_output && recomputable_[tensor.producer] != 0)) return;
+    if (tensor.is_input) return;
+    if (!tensor.is_output && recomputable_[tensor.producer] != 0) return;
+    if (swap_ && swappable(graph_, id)) return;
     OpSet held = descendants(graph_, tensor.producer);
     if (!tensor.is_output) {
       const OpSet needed_later = ancestors_of_readers(graph_, id);
@@ -93,6 +96,7 @@ class WorkingSets {
 
   const Graph& graph_;
   const CostTable& costs_;
+  const bool swap_;
   const IdMap<OpId, uint8_t> recomputable_;
   IdMap<OpId, Bytes> across_;     // survivors that the operator neither reads nor makes
   IdMap<EdgeId, char> survives_;  // the operand is held after this use too
@@ -108,14 +112,14 @@ bool may_split(const Graph& graph, OpId op) {
 
 }  // namespace
 
-LowerBound lower_bound(const Graph& graph, const CostTable& costs, bool fission) {
+LowerBound lower_bound(const Graph& graph, const CostTable& costs, const BoundedPlans& plans) {
   LowerBound bound;
   for (std::size_t t = 0; t < graph.tensors().size(); ++t) {
     if (graph.tensor(TensorId(t)).is_output) bound.bytes += costs.bytes[TensorId(t)];
   }
-  const WorkingSets working_sets(graph, costs);
+  const WorkingSets working_sets(graph, costs, plans.swap);
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
-    if (fission && may_split(graph, OpId(i))) continue;
+    if (plans.fission && may_split(graph, OpId(i))) continue;
     const Bytes held = working_sets.of(OpId(i));
     if (held > bound.bytes) bound = {held, OpId(i)};
   }

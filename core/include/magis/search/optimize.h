@@ -75,8 +75,10 @@ struct OptimizeResult {
   int swapped = 0;     // uses before which a tensor was on the host
 };
 
-// What no plan of the graph stays below, whatever its regions, order and recomputation.
-LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile);
+// What no plan of the graph stays below, whatever its regions, order, recomputation and, if it may,
+// swapping.
+LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile,
+                                    bool swap = false);
 // Never worse than program order, unless batch_parts asks for it. Deterministic for a given seed
 // and number of rounds. Throws UserError if the batch cannot run in batch_parts parts, naming what
 // stands in the way.

@@ -46,17 +46,23 @@ Simulation simulate(const Graph& graph, const Program& program, const CostTable&
 // is swapped).
 Footprint footprint(const Graph& graph, const Program& program, const CostTable& costs);
 
-// No plan of this graph can stay below it; `fission`: not even one that splits operators.
+// What plans may do besides ordering and recomputing.
+struct BoundedPlans {
+  bool fission = false;  // split operators
+  bool swap = false;     // keep tensors on the host for a while
+};
+// No plan of this graph can stay below it.
 //
 // Without splitting operators: persistent bytes plus the
 // larger of the outputs alone and the largest working set of one operator: its operands that are
 // not inputs, its results, its scratch (in-place considered), and what any order has to hold across
-// it: outputs already made, and results that cannot be recomputed and are needed later. With
-// fission, only operators without an axis that can be split have a working set of a known size.
+// it: outputs already made, and results that cannot be recomputed or swapped and are needed later.
+// With fission, only operators without an axis that can be split have a working set of a known
+// size.
 struct LowerBound {
   Bytes bytes = 0;
   OpId op;  // whose working set it is; invalid if the outputs dominate
 };
-LowerBound lower_bound(const Graph& graph, const CostTable& costs, bool fission = false);
+LowerBound lower_bound(const Graph& graph, const CostTable& costs, const BoundedPlans& plans = {});
 
 }  // namespace magis
