@@ -24,10 +24,8 @@ std::vector<Stay> stays_on_host(const Graph& graph, const Program& program) {
     const Statement& statement = program.statements[s];
     for (const CopyRef& copy : statement.copies) {
       if (statement.kind == Statement::Kind::store) {
-        const Bytes bytes = graph.tensor(copy.tensor).bytes;
-        const Bytes rounded = (bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
         stay_of[copy.tensor] = static_cast<int>(stays.size());
-        stays.push_back({copy.tensor, s, s, rounded});
+        stays.push_back({copy.tensor, s, s, round_up_to_slot(graph.tensor(copy.tensor).bytes)});
         continue;
       }
       const int stay = stay_of[copy.tensor];

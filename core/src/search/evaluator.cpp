@@ -117,6 +117,7 @@ void Evaluator::load(const Decisions& decisions) {
   infeasible_segments_ = 0;
   chains_ = 0;
   gap_count_ = 0;
+  host_bytes_ = 0;
   std::ranges::fill(gaps_of_, 0);
   std::ranges::fill(carry_steps_, 0);
   for (Segment& segment : segments_) segment.clear();
@@ -171,7 +172,7 @@ void Evaluator::set_modes(std::span<const EdgeId> edges, Mode mode) {
 
 void Evaluator::set_modes(const IdMap<EdgeId, Mode>& modes) {
   for (std::size_t e = 0; e < modes.size(); ++e) {
-    if (modes[EdgeId(e)] != Mode::swap) change_mode(EdgeId(e), modes[EdgeId(e)]);
+    change_mode(EdgeId(e), modes[EdgeId(e)]);
   }
   settle();
 }
@@ -198,6 +199,15 @@ bool Evaluator::may_have_gap(const Gap& gap) const {
          may_bound_gap(graph, gap.load, reader) &&
          previous_position(gap.use) < position_[gap.release] &&
          position_[gap.release] <= position_[gap.load] && position_[gap.load] <= position_[reader];
+}
+
+Gap Evaluator::widest_gap(EdgeId edge) const {
+  if (!problem_.swappable[edge]) return {};
+  const OpId reader = problem_.edge_op[edge];
+  for (int k = previous_position(edge) + 1; k < position_[reader]; ++k) {
+    if (may_bound_gap(*problem_.graph, op_at(k), reader)) return {edge, op_at(k), reader};
+  }
+  return {};
 }
 
 void Evaluator::set_gap(const Gap& gap) {
@@ -243,15 +253,30 @@ void Evaluator::replace_gap(EdgeId edge, const Gap& gap) {
   const bool has = gap.use.valid();
   if (had) hash_ ^= gap_key(gap_[edge]);
   if (has) hash_ ^= gap_key(gap);
-  gap_count_ += int{has} - int{had};
-  gaps_of_[problem_.edge_tensor[edge]] += int{has} - int{had};
+  count_gaps(problem_.edge_tensor[edge], int{has} - int{had});
   mode_[edge] = has ? Mode::swap : Mode::keep;
   gap_[edge] = gap;
+}
+
+// The first gap of a tensor takes a store, and each a load.
+void Evaluator::count_gaps(TensorId tensor, int more) {
+  const bool was_stored = gaps_of_[tensor] > 0;
+  gap_count_ += more;
+  gaps_of_[tensor] += more;
+  const int stores = int{gaps_of_[tensor] > 0} - int{was_stored};
+  host_bytes_ += stores * problem_.host_bytes[tensor];
+  time_ += (stores + more) * problem_.copy_wait[tensor];
 }
 
 void Evaluator::change_mode(EdgeId edge, Mode mode) {
   const TensorId tensor = problem_.edge_tensor[edge];
   if (mode_[edge] == mode || !problem_.managed[tensor]) return;
+  if (mode == Mode::swap) {
+    const Gap gap = widest_gap(edge);
+    if (!gap.use.valid()) return;
+    change_mode(edge, Mode::keep);
+    return dig_gap(gap);
+  }
   if (mode_[edge] == Mode::swap) fill_gap(edge);
   const Mode old = mode_[edge];
   if (old == mode) return;
@@ -461,7 +486,7 @@ int Evaluator::first_need(EdgeId edge, int from) const {
 }
 
 Picoseconds Evaluator::exposed() const {
-  if (gap_count_ == 0) return 0;
+  if (gap_count_ == 0 || !problem_.costs->copies_overlap) return 0;
   const std::optional<Program> program = lower(*problem_.graph, decisions());
   MAGIS_CHECK(program.has_value(), "the schedule cannot be lowered");
   return to_picoseconds(footprint(*problem_.graph, *program, *problem_.costs).exposed);

@@ -41,12 +41,13 @@ class Evaluator {
 
   void set_mode(EdgeId edge, Mode mode);
   void set_modes(std::span<const EdgeId> edges, Mode mode);
-  // Turns the loaded modes into `modes`, changing only those that differ. Uses in mode swap there
-  // stay as they are.
+  // Turns the loaded modes into `modes`, changing only those that differ: uses in mode swap keep
+  // their gap.
   void set_modes(const IdMap<EdgeId, Mode>& modes);
   // Turns the loaded schedule into `decisions`, which has the same order.
   void set_schedule(const Decisions& decisions);
-  // The use gets mode swap, or another gap. Requires may_have_gap(gap).
+  // The use gets mode swap, or another gap. Requires may_have_gap(gap). So does set_mode(), with
+  // the widest gap that there may be.
   void set_gap(const Gap& gap);
   // Exchanges the operators at `position` and `position + 1`. Requires can_swap(position): gaps are
   // placed by the times between positions, so an order with gaps stays as it is.
@@ -89,6 +90,10 @@ class Evaluator {
   // Of a use in mode swap.
   Gap gap(EdgeId edge) const { return gap_[edge]; }
   int gap_count() const { return gap_count_; }
+  // As long as there may be; invalid if the use may not be swapped or comes too soon.
+  Gap widest_gap(EdgeId edge) const;
+  // What the swapped tensors take there if none makes room for another.
+  Bytes host_bytes() const { return host_bytes_; }
   // Some use of it is in mode swap.
   bool is_swapped(TensorId tensor) const { return gaps_of_[tensor] > 0; }
   // It lies between the use and the previous one, and all three stand in one body.
@@ -106,7 +111,8 @@ class Evaluator {
   // The first position from `from` on whose chain looks for the tensor of `edge`, or that of the
   // use.
   int first_need(EdgeId edge, int from) const;
-  // What the program waits for copies, which time() leaves out. Lowers it: slow.
+  // What the program waits for copies, where time() leaves it out: it counts them where they never
+  // overlap with computing. Lowers the schedule: slow.
   Picoseconds exposed() const;
   Decisions decisions() const;
   bool has_order(const std::vector<OpId>& order) const { return order == order_; }
@@ -172,6 +178,7 @@ class Evaluator {
   void fill_gap(EdgeId edge);
   void note_gap(EdgeId edge, const Gap& gap);
   void replace_gap(EdgeId edge, const Gap& gap);
+  void count_gaps(TensorId tensor, int more);
   bool in_gap(EdgeId edge, int position) const {
     return mode_[edge] == Mode::swap && position_[gap_[edge].release] <= position &&
            position < position_[gap_[edge].load];
@@ -219,6 +226,7 @@ class Evaluator {
   IdMap<EdgeId, Gap> gap_;  // of uses in mode swap
   IdMap<TensorId, int> gaps_of_;
   int gap_count_ = 0;
+  Bytes host_bytes_ = 0;
   std::vector<EdgeId> sequence_;      // rows of Problem::uses, each sorted by position
   IdMap<EdgeId, int32_t> rank_;       // index into sequence_
   IdMap<EdgeId, int32_t> row_begin_;  // of the row that holds the edge

@@ -124,7 +124,7 @@ void Greedy::tighten(Bytes allowed) {
     progress = false;
     savings.clear();
     for (const EdgeId edge : scorer_.edges()) {
-      if (evaluator_.mode(edge) == Mode::swap) continue;
+      if (evaluator_.mode(edge) == Mode::swap && !evaluator_.problem().swaps_for_time()) continue;
       for (const Mode mode : {Mode::keep, Mode::recompute}) {
         if (mode >= evaluator_.mode(edge)) continue;
         const std::size_t mark = evaluator_.mark();

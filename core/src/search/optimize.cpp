@@ -22,6 +22,11 @@ Footprint footprint_of(const Graph& graph, const Decisions& decisions, const Cos
   return footprint(graph, *program, costs);
 }
 
+CostTable with_host_memory(CostTable costs, const OptimizeOptions& options) {
+  costs.host_memory = options.host_memory.value_or(costs.host_memory);
+  return costs;
+}
+
 // Uses at structurally equal sites, of tensors that can be made again.
 std::vector<std::vector<EdgeId>> repeated_uses(const Problem& problem) {
   constexpr int kRadius = 3;
@@ -37,11 +42,11 @@ class Optimizer {
  public:
   Optimizer(const Graph& graph, const CostTable& costs, const OptimizeOptions& options)
       : graph_(graph),
-        costs_(costs),
+        costs_(with_host_memory(costs, options)),
         options_(options),
-        problem_(graph, costs),
+        problem_(graph, costs_),
         evaluator_(problem_),
-        bound_(lower_bound(graph, costs, {.swap = host_memory() > 0})),
+        bound_(lower_bound(graph, costs_, {.swap = costs_.host_memory > 0})),
         budget_(options, problem_.op_count(), [this](const Budget&) { return report(); }),
         random_(options.seed),
         classes_(repeated_uses(problem_)),
@@ -76,10 +81,9 @@ class Optimizer {
 
  private:
   std::optional<SwapPlanner> make_swap_planner() {
-    if (host_memory() == 0 || !costs_.copies_overlap) return std::nullopt;
-    return std::make_optional<SwapPlanner>(evaluator_, budget_, host_memory());
+    if (costs_.host_memory == 0 || !costs_.copies_overlap) return std::nullopt;
+    return std::make_optional<SwapPlanner>(evaluator_, budget_);
   }
-  Bytes host_memory() const { return options_.host_memory.value_or(costs_.host_memory); }
 
   Incumbent start() {
     Decisions decisions = program_order(graph_);
@@ -222,7 +226,7 @@ class Optimizer {
   static constexpr int64_t kPatience = 200;  // states of best-first search without success
 
   const Graph& graph_;
-  const CostTable& costs_;
+  const CostTable costs_;
   const OptimizeOptions& options_;
   Problem problem_;
   Evaluator evaluator_;

@@ -3,11 +3,20 @@
 #include <cmath>
 
 #include "magis/schedule/decisions.h"
+#include "magis/schedule/host_pool.h"
 
 namespace magis {
 namespace {
 
 constexpr double kPicosecondsPerSecond = 1e12;
+
+int64_t iterations_around(const Graph& graph, OpId op) {
+  int64_t iterations = 1;
+  for (LoopId id = graph.loop_of(op); id.valid(); id = graph.loop(id).parent) {
+    iterations *= graph.loop(id).iterations();
+  }
+  return iterations;
+}
 
 }  // namespace
 
@@ -25,6 +34,10 @@ Problem::Problem(const Graph& source, const CostTable& table)
     producer.push_back(tensor.is_input ? OpId() : tensor.producer);
     bytes.push_back(tensor.is_input ? 0 : table.bytes[id]);
     copy_time.push_back(to_picoseconds(table.copy_seconds[id]));
+    copy_wait.push_back(table.copies_overlap || tensor.is_input
+                            ? 0
+                            : copy_time[id] * iterations_around(source, tensor.producer));
+    host_bytes.push_back(round_up_to_slot(tensor.bytes));
     output.push_back(tensor.is_output && !tensor.is_input);
     managed.push_back(!tensor.is_input && !tensor.is_output);
     if (managed[id]) {

@@ -50,9 +50,16 @@ struct Problem {
   // The tensor may leave for the host before this use.
   IdMap<EdgeId, uint8_t> swappable;
   IdMap<TensorId, Picoseconds> copy_time;  // to the host or back, once
+  IdMap<TensorId, Picoseconds> copy_wait;  // what each copy adds to the step's time, over all
+                                           // iterations; 0 where copies overlap with computing
+  IdMap<TensorId, Bytes> host_bytes;
   // Neighbours in the order may change places if they have the same row here: operators of one
   // body. A loop's begin and end stay where they are.
   IdMap<OpId, int32_t> body;
+
+  // Tensors may be swapped, and the step waits for every copy: swapping is then one more way to
+  // trade time for memory.
+  bool swaps_for_time() const { return !costs->copies_overlap && costs->host_memory > 0; }
 
   int op_count() const { return static_cast<int>(time.size()); }
   // Rows take plain indices.

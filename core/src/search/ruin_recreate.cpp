@@ -72,7 +72,7 @@ void RuinRecreate::drop_stretch() {
   for (const EdgeId edge : greedy_.scorer().edges()) {
     const int made = evaluator_.position(problem.producer[problem.edge_tensor[edge]]);
     if (made < begin || made >= begin + length) continue;
-    if (evaluator_.is_swapped(problem.edge_tensor[edge])) continue;
+    if (!problem.droppable[edge] || evaluator_.is_swapped(problem.edge_tensor[edge])) continue;
     if (evaluator_.held_from(edge) < peak && evaluator_.use_position(edge) > peak) {
       edges.push_back(edge);
     }

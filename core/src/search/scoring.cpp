@@ -6,18 +6,19 @@ namespace magis {
 
 Scorer::Scorer(const Problem& problem) : problem_(problem) {
   constexpr Bytes kSmallestShare = 1000;  // of the largest tensor
+  const auto may_drop = [&](EdgeId edge) {
+    return problem.droppable[edge] || (problem.swaps_for_time() && problem.swappable[edge]);
+  };
   Bytes largest = 0;
   for (std::size_t e = 0; e < problem.droppable.size(); ++e) {
-    if (problem.droppable[EdgeId(e)]) {
+    if (may_drop(EdgeId(e))) {
       largest = std::max(largest, problem.bytes[problem.edge_tensor[EdgeId(e)]]);
     }
   }
   for (std::size_t e = 0; e < problem.droppable.size(); ++e) {
     const EdgeId edge(e);
     const Bytes bytes = problem.bytes[problem.edge_tensor[edge]];
-    if (problem.droppable[edge] && bytes > 0 && bytes * kSmallestShare >= largest) {
-      edges_.push_back(edge);
-    }
+    if (may_drop(edge) && bytes > 0 && bytes * kSmallestShare >= largest) edges_.push_back(edge);
   }
 }
 
@@ -57,14 +58,32 @@ Mode Scorer::dropping_mode(const Evaluator& evaluator, EdgeId edge) {
 bool Scorer::score(const Evaluator& evaluator, EdgeId edge, Gain& gain) const {
   const auto begin = static_cast<std::size_t>(evaluator.held_from(edge) + 1);
   const auto end = static_cast<std::size_t>(evaluator.use_position(edge));
+  if (!score_absence(begin, end, edge, gain)) return false;
+  const Evaluator::ChainCost cost = evaluator.chain_cost(edge);
+  gain.time = cost.time;
+  return cost.feasible;
+}
+
+bool Scorer::score_swap(const Evaluator& evaluator, EdgeId edge, Gain& gain) const {
+  if (!problem_.swaps_for_time() || evaluator.mode(edge) != Mode::keep) return false;
+  const Gap gap = evaluator.widest_gap(edge);
+  if (!gap.use.valid()) return false;
+  const TensorId tensor = problem_.edge_tensor[edge];
+  const bool stored = evaluator.is_swapped(tensor);
+  const Bytes more = stored ? 0 : problem_.host_bytes[tensor];
+  if (evaluator.host_bytes() + more > problem_.costs->host_memory) return false;
+  gain.time = problem_.copy_wait[tensor] * (stored ? 1 : 2);
+  return score_absence(static_cast<std::size_t>(evaluator.position(gap.release)),
+                       static_cast<std::size_t>(evaluator.position(gap.load)), edge, gain);
+}
+
+// What it brings if the tensor is not there from position `begin` to `end`; false if nothing.
+bool Scorer::score_absence(std::size_t begin, std::size_t end, EdgeId edge, Gain& gain) const {
   if (begin >= end) return false;
   const int64_t exceeding = exceeding_[end] - exceeding_[begin];
   if (exceeding == 0) return false;
   const Bytes bytes = problem_.bytes[problem_.edge_tensor[edge]];
-  const Evaluator::ChainCost cost = evaluator.chain_cost(edge);
-  if (!cost.feasible) return false;
   gain.relief = std::min(overflow_[end] - overflow_[begin], bytes * exceeding);
-  gain.time = cost.time;
   // What lies between is taken to fall by the tensor's bytes everywhere.
   const Bytes peak = front_peak_.back();
   const Bytes outside = std::max(front_peak_[begin], back_peak_[end]);
@@ -92,9 +111,10 @@ Gain Scorer::score_return(const Evaluator& evaluator, EdgeId edge) const {
 const std::vector<Scorer::Scored>& Scorer::score_all(const Evaluator& evaluator, Budget& budget) {
   scored_.clear();
   for (const EdgeId edge : edges_) {
-    Scored scored{{edge, dropping_mode(evaluator, edge)}, {}};
-    if (scored.edit.mode == Mode::keep || !score(evaluator, edge, scored.gain)) continue;
-    scored_.push_back(scored);
+    Scored drop{{edge, dropping_mode(evaluator, edge)}, {}};
+    if (drop.edit.mode != Mode::keep && score(evaluator, edge, drop.gain)) scored_.push_back(drop);
+    Scored swap{{edge, Mode::swap}, {}};
+    if (score_swap(evaluator, edge, swap.gain)) scored_.push_back(swap);
   }
   budget.count_scored(static_cast<int64_t>(scored_.size()));
   return scored_;

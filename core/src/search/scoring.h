@@ -44,6 +44,8 @@ class Scorer {
 
  private:
   bool score(const Evaluator& evaluator, EdgeId edge, Gain& gain) const;
+  bool score_swap(const Evaluator& evaluator, EdgeId edge, Gain& gain) const;
+  bool score_absence(std::size_t begin, std::size_t end, EdgeId edge, Gain& gain) const;
 
   const Problem& problem_;
   std::vector<EdgeId> edges_;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "magis/schedule/host_pool.h"
-
 namespace magis {
 namespace {
 
@@ -20,11 +18,10 @@ std::size_t index_of(LoopId loop) {
 
 }  // namespace
 
-SwapPlanner::SwapPlanner(Evaluator& evaluator, Budget& budget, Bytes host_memory)
+SwapPlanner::SwapPlanner(Evaluator& evaluator, Budget& budget)
     : evaluator_(evaluator),
       problem_(evaluator.problem()),
       budget_(budget),
-      host_memory_(host_memory),
       chosen_(problem_.edge_op.size(), 0) {}
 
 bool SwapPlanner::plan(Bytes target) {
@@ -98,7 +95,6 @@ bool SwapPlanner::find_bodies() {
     }
   }
   std::ranges::fill(chosen_, uint8_t{0});
-  on_host_ = 0;
   if (evaluator_.gap_count() > 0) {
     for (const Gap& gap : evaluator_.decisions().gaps) choose(gap.use);
   }
@@ -226,26 +222,20 @@ double SwapPlanner::score(EdgeId edge) {
 
 // ---- edits
 
-Bytes SwapPlanner::host_bytes(EdgeId edge) const {
-  const TensorId tensor = problem_.edge_tensor[edge];
-  const Bytes bytes = problem_.graph->tensor(tensor).bytes;
-  return (bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
-}
-
 void SwapPlanner::choose(EdgeId edge) {
   body_of(edge).swapped.push_back(edge);
   chosen_[edge] = 1;
-  on_host_ += host_bytes(edge);
 }
 
 void SwapPlanner::unchoose(EdgeId edge) {
   std::erase(body_of(edge).swapped, edge);
   chosen_[edge] = 0;
-  on_host_ -= host_bytes(edge);
 }
 
 bool SwapPlanner::swap(EdgeId edge) {
-  if (on_host_ + host_bytes(edge) > host_memory_) return false;
+  const TensorId tensor = problem_.edge_tensor[edge];
+  const Bytes more = evaluator_.is_swapped(tensor) ? 0 : problem_.host_bytes[tensor];
+  if (evaluator_.host_bytes() + more > problem_.costs->host_memory) return false;
   const std::size_t index = body_index(edge);
   const std::size_t mark = evaluator_.mark();
   choose(edge);

@@ -20,7 +20,7 @@ namespace magis {
 
 class SwapPlanner {
  public:
-  SwapPlanner(Evaluator& evaluator, Budget& budget, Bytes host_memory);
+  SwapPlanner(Evaluator& evaluator, Budget& budget);
 
   // Adds gaps to the evaluator's present schedule, best first by the overflow that a second of
   // copying takes off, until nothing exceeds `target` or nothing helps. Returns whether it is met.
@@ -70,13 +70,10 @@ class SwapPlanner {
   // promised about the evaluator, if that is not possible.
   bool place_around(std::size_t index);
   bool place(Body& body);
-  Bytes host_bytes(EdgeId edge) const;
 
   Evaluator& evaluator_;
   const Problem& problem_;
   Budget& budget_;
-  const Bytes host_memory_;
-  Bytes on_host_ = 0;
   Bytes target_ = 0;
   bool count_chains_ = false;  // in times
   int64_t present_overflow_ = 0;

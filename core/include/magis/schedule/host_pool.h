@@ -7,6 +7,9 @@ namespace magis {
 
 inline constexpr Bytes kHostAlignment = 64;
 inline constexpr Bytes kNoHostSlot = -1;
+constexpr Bytes round_up_to_slot(Bytes bytes) {
+  return (bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+}
 
 struct HostPool {
   Bytes bytes = 0;                 // of the whole pool
