@@ -214,6 +214,42 @@ class Free:
         return f"free {', '.join(map(str, self.copies))}"
 
 
+@dataclass(frozen=True)
+class Store:
+    """`store %a`: copying that copy to the host begins."""
+
+    copy: Copy
+    line: int
+
+    def __str__(self) -> str:
+        return f"store {self.copy}"
+
+
+@dataclass(frozen=True)
+class Load:
+    """`load %a as .2`: a new copy, on its way from the host."""
+
+    copy: Copy  # the one that it makes
+    line: int
+
+    def __str__(self) -> str:
+        return f"load %{self.copy.tensor} as .{self.copy.number}"
+
+
+@dataclass(frozen=True)
+class Await:
+    """`await %a, %b.2`: what is on its way from or to these copies arrives."""
+
+    copies: tuple[Copy, ...]
+    line: int
+
+    def __str__(self) -> str:
+        return f"await {', '.join(map(str, self.copies))}"
+
+
+Statement: TypeAlias = "Run | Free | Store | Load | Await"
+
+
 @dataclass
 class Document:
     """A graph, and the program if the text is a plan's."""
@@ -224,7 +260,7 @@ class Document:
     inputs: list[Input] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)  # views among them
     outputs: list[Output] = field(default_factory=list)
-    program: list[Run | Free] | None = None
+    program: list[Statement] | None = None
     loops: dict[str, Loop] = field(default_factory=dict)
     # The innermost loop in whose body each operation stands, by first result; None: in no body.
     loop_of: dict[str, Loop | None] = field(default_factory=dict)
@@ -237,6 +273,11 @@ class Document:
     @cached_property
     def views(self) -> dict[str, Operation]:
         return {op.results[0]: op for op in self.operations if op.is_view}
+
+    @cached_property
+    def maker(self) -> dict[str, str]:
+        """First result of the operator that makes each tensor or undefined result."""
+        return {name: first for first, op in self.operators.items() for name in op.results}
 
     @cached_property
     def types(self) -> dict[str, Type | None]:

@@ -2,7 +2,8 @@
 
 It shares nothing with code generation: operators are looked up by name and called as PyTorch has
 them, views are calls like any other, and in-place execution is done functionally (what was
-overwritten is gone, and reading it is an error). In float64 it says what a rewrite should compute;
+overwritten is gone, and reading it is an error; what is on its way from the host reads as poison).
+In float64 it says what a rewrite should compute;
 in the recorded dtypes, what a plan must compute bit for bit.
 """
 
@@ -21,6 +22,7 @@ from magis.verify.document import (
     Copy,
     DeviceWord,
     Document,
+    Free,
     Loop,
     Operation,
     PartLength,
@@ -30,6 +32,7 @@ from magis.verify.document import (
     Type,
 )
 from magis.verify.execution import execute
+from magis.verify.host import Host
 from magis.verify.iterations import Iterations, fill_unwritten, unwritten
 from magis.verify.kernels import find_operator
 from magis.verify.loops import BEGIN, END, PART, WRITERS
@@ -101,6 +104,7 @@ class Machine:
         self.live: dict[Copy, Value] = {}
         self.gone: dict[Copy, str] = {}  # why a copy is no longer live
         self.iterations = Iterations(document)
+        self.host = Host(self)
 
     def load(self, inputs: Mapping[str, Value]) -> None:
         for declared in self.document.inputs:
@@ -171,7 +175,7 @@ class Machine:
     def iterate(self, loop: Loop, end: Run) -> Iterator[None]:
         """Yields once an iteration, in which the body has to run, and checks what it leaves."""
         opened = self.iterations.enter(loop)
-        outside = set(self.live)
+        outside, on_host = set(self.live), set(self.host.kept)
         for number in self.numbers(opened.count):
             opened.number = number
             yield
@@ -182,6 +186,8 @@ class Machine:
                 if self.document.program is not None:
                     raise PlanError(f"{where}: {copy} was made in the iteration and is not freed")
                 self.drop(copy, "made in another iteration", where)
+            for tensor in set(self.host.kept) - on_host:
+                del self.host.kept[tensor]
             opened.done += 1
         for name in loop.results:
             written = opened.writes.get(name, 0)
@@ -194,8 +200,13 @@ class Machine:
         """Which of so many iterations are executed."""
         return range(count)
 
-    def free(self, copy: Copy) -> None:
-        self.drop(copy, "freed before", f"free {copy}")
+    def free(self, statement: Free) -> None:
+        for copy in statement.copies:
+            self.drop(copy, "freed before", f"free {copy}")
+
+    def hold(self, copy: Copy, value: Tensor) -> None:
+        """`copy` is live from here on, beside what operators make."""
+        self.live[copy] = value
 
     def output(self, name: str, line: int) -> Tensor:
         where = f"line {line}: output %{name}"
@@ -218,6 +229,7 @@ class Machine:
                 f"{where}: {copy} is not live, {self.gone.get(copy, 'it was not made')}"
             )
         self.gone[copy] = f"which was {why}"
+        self.host.forget(copy)
 
     def _call(self, operation: Operation, read: Callable[[str], Value], where: str) -> list[Value]:
         def convert(arg: Arg) -> Any:

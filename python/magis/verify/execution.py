@@ -3,10 +3,10 @@ iteration."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from magis.errors import PlanError
-from magis.verify.document import Copy, Document, Free, Operation, Run
+from magis.verify.document import Await, Document, Free, Load, Operation, Run, Statement, Store
 from magis.verify.loops import BEGIN, END
 from magis.verify.operators import check_bodies
 
@@ -14,55 +14,64 @@ if TYPE_CHECKING:
     from magis.verify.evaluator import Machine
 
 
-class Step(NamedTuple):
-    """What is executed: an operator by a statement, or the end of lifetimes."""
-
-    operation: Operation | None
-    run: Run
-    freed: tuple[Copy, ...] = ()
-
-    def is_bound(self, operator: str) -> bool:
-        return self.operation is not None and self.operation.operator == operator
-
-
-def steps(document: Document) -> list[Step]:
-    """The program, or each operator of the graph once, loops not unrolled."""
+def statements(document: Document) -> list[Statement]:
+    """The program, or each operator of the graph once; loops not unrolled. Raises PlanError naming
+    the statement if it runs what is no operator."""
     if document.program is None:
-        return [Step(op, Run(name, op.line)) for name, op in document.operators.items()]
-    found = []
+        return [Run(name, op.line) for name, op in document.operators.items()]
     for statement in document.program:
-        if isinstance(statement, Free):
-            found.append(Step(None, Run("", statement.line), statement.copies))
-            continue
-        if statement.operation not in document.operators:
+        if isinstance(statement, Run) and statement.operation not in document.operators:
             raise PlanError(f"line {statement.line}: {statement} names no operator's first result")
-        found.append(Step(document.operators[statement.operation], statement))
-    return found
+    return document.program
 
 
 def execute(machine: Machine) -> None:
     """Runs all that the machine's document says, bodies of loops once an iteration."""
     document = machine.document
     check_bodies(document)
-    sequence = steps(document)
-    ends = {step.run.operation: i for i, step in enumerate(sequence) if step.is_bound(END)}
+    sequence = statements(document)
+
+    def bound(position: int, operator: str) -> Operation | None:
+        """The operator that runs there, if it is this one."""
+        statement = sequence[position]
+        if not isinstance(statement, Run):
+            return None
+        operation = document.operators[statement.operation]
+        return operation if operation.operator == operator else None
+
+    ends = {end.results[0]: i for i in range(len(sequence)) if (end := bound(i, END))}
 
     def walk(position: int, stop: int) -> None:
         while position < stop:
-            operation, run, freed = step = sequence[position]
-            if operation is not None:
-                machine.run(operation, run)
-            for copy in freed:
-                machine.free(copy)
-            if operation is not None and step.is_bound(BEGIN):
-                loop = document.loops[str(operation.args[0])]
-                end = ends.get(loop.end.results[0], -1)
-                if not position < end < stop:
-                    raise PlanError(f"line {run.line}: {run}: the program does not end {loop.name}")
-                for _ in machine.iterate(loop, sequence[end].run):
-                    walk(position + 1, end)
-                position = end
-            else:
+            statement = sequence[position]
+            _step(machine, statement)
+            begin = bound(position, BEGIN)
+            if begin is None:
                 position += 1
+                continue
+            loop = document.loops[str(begin.args[0])]
+            end = ends.get(loop.end.results[0], -1)
+            if not position < end < stop:
+                where = f"line {statement.line}: {statement}"
+                raise PlanError(f"{where}: the program does not end {loop.name}")
+            last = sequence[end]
+            assert isinstance(last, Run)
+            for _ in machine.iterate(loop, last):
+                walk(position + 1, end)
+            position = end
 
     walk(0, len(sequence))
+
+
+def _step(machine: Machine, statement: Statement) -> None:
+    match statement:
+        case Run():
+            machine.run(machine.document.operators[statement.operation], statement)
+        case Free():
+            machine.free(statement)
+        case Store():
+            machine.host.store(statement)
+        case Load():
+            machine.host.load(statement)
+        case Await():
+            machine.host.arrive(statement)

@@ -59,6 +59,10 @@ class _TypeMachine(Machine):
         super().replace(copy, value)
         self.owners[id(value.untyped_storage())] = copy.tensor
 
+    def hold(self, copy: Copy, value: Tensor) -> None:
+        super().hold(copy, value)
+        self.owners[id(value.untyped_storage())] = copy.tensor
+
     def numbers(self, count: int) -> Sequence[int]:
         return sorted({0, count - 1})
 

@@ -136,7 +136,7 @@ def runs_over(document: Document, operation: Operation, tensor: str) -> str:
     operand, owner = document.types[readers[0]], document.types[tensor]
     if operand != result or owner is None or owner.storage != result.storage:
         return f"%{readers[0]} is {operand}, the result is {result}"
-    if not _covers(result.shape, result.strides):
+    if not is_dense(result.shape, result.strides):
         return f"%{readers[0]} does not cover its storage"
     if _is_pointwise(operation.operator):
         return ""
@@ -147,7 +147,7 @@ def runs_over(document: Document, operation: Operation, tensor: str) -> str:
     return f"{operation.operator} has no form that works over argument {positions[0]}"
 
 
-def _covers(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Each element has its own address, without holes between them."""
     step = 1
     for stride, length in sorted(zip(strides, shape, strict=True)):

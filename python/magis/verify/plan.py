@@ -8,11 +8,24 @@ the lowering or code generation.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from magis.errors import PlanError
-from magis.verify.document import Copy, Document, Free, Operation, Ref, Run
+from magis.verify.document import (
+    Await,
+    Copy,
+    Document,
+    Free,
+    Load,
+    Operation,
+    Ref,
+    Run,
+    Statement,
+    Store,
+)
 from magis.verify.operators import Effects, check_bodies, effects, runs_over, workspace
+from magis.verify.plan_host import Transfers
 from magis.verify.plan_loops import OpenBodies
 from magis.verify.text import parse
 
@@ -25,6 +38,9 @@ class PlanFacts:
 
     transient_peak_bytes: int  # most that is live beside the inputs, scratch included
     persistent_bytes: int  # the inputs
+    # Most that is on the host, each tensor in multiples of 64 bytes; a pool in which every one has
+    # a place of its own may be larger.
+    host_peak_bytes: int
     statements: int
     recomputed: list[
         str
@@ -46,10 +62,12 @@ def verify_plan(text: str, *, device: str = "cpu") -> PlanFacts:
     operators leave their order; an operand is overwritten that is read later, has another layout,
     or is an input or an output; something is freed before its last use, later than right after it,
     or never; an output is not there at the end; a loop's body is not run as a whole between begin
-    and end, leaves something behind, or takes away or makes anew what was made outside.
+    and end, leaves something behind, or takes away or makes anew what was made outside; something
+    is moved to the host that has to stay, or twice, is loaded that was not stored, or is used or
+    gone before it has arrived.
 
     Bytes are those of a program without loops: begin allocates the results, an iteration is as
-    large as a full part, and a magis.part is a view.
+    large as a full part, and a magis.part is a view. A load takes its bytes from there on.
     """
     document = parse(text)
     if document.program is None:
@@ -78,11 +96,13 @@ def written_tensors(document: Document, operation: Operation) -> list[str]:
 @dataclass
 class _Walk:
     document: Document
-    program: list[Run | Free]
+    program: list[Statement]
     granularity: int
     live: dict[Copy, int] = field(default_factory=dict)  # how often each was written to
     dead: dict[Copy, str] = field(default_factory=dict)  # the statement that ended it
     runs: dict[str, list[Run]] = field(default_factory=dict)  # by operator
+    # How often each stored tensor had been written to.
+    written_on_host: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
     peak: int = 0
     peak_at: str = "nothing runs"
@@ -96,30 +116,36 @@ class _Walk:
         self.last_use = self._last_uses()
         self.live = {Copy(name): 0 for name in self.inputs}
         self.bodies = OpenBodies(self.document)
+        self.transfers = Transfers(self.document, self.program)
         check_bodies(self.document)
-        previous_run = -1
+        previous_use = -1
         for index, statement in enumerate(self.program):
+            if isinstance(statement, Free):
+                self._free(statement, previous_use)
+                continue
             if isinstance(statement, Run):
                 self._run(statement, index)
-                previous_run = index
             else:
-                self._free(statement, previous_run)
+                self._move(statement)
+            previous_use = index
         self._finish()
         return PlanFacts(
             transient_peak_bytes=self.peak,
             persistent_bytes=sum(self._allocated(name) for name in self.inputs),
+            host_peak_bytes=self.transfers.peak,
             statements=len(self.program),
             recomputed=[name for name in self.document.operators if len(self.runs[name]) > 1],
             peak_statement=self.peak_at,
         )
 
     def _last_uses(self) -> dict[Copy, int]:
-        """Index of the last statement that reads or makes each copy."""
+        """Index of the last statement that reads, makes or moves each copy."""
         last: dict[Copy, int] = {}
         for index, statement in enumerate(self.program):
+            used: Iterable[Copy] = _moved(statement)
             if isinstance(statement, Run):
-                for copy in [*self._operands(statement), *self._results(statement)]:
-                    last[copy] = index
+                used = [*self._operands(statement), *self._results(statement)]
+            last.update(dict.fromkeys(used, index))
         return last
 
     def _operation(self, run: Run) -> Operation:
@@ -166,16 +192,39 @@ class _Walk:
             self.bodies.end(run, run.over)
             self._end(run.over, f"{run} (line {run.line})")
         self.bytes += added  # `over` has taken off what the first result takes over
-        moment = self.bytes + self._rounded(workspace(operation, self.document))
-        if moment > self.peak:
-            self.peak, self.peak_at = moment, f"{run} (line {run.line})"
+        self._reach(self.bytes + self._rounded(workspace(operation, self.document)), run)
         for copy in made:
             self.live[copy] = 0
         for tensor in written_tensors(self.document, operation):
-            self.live[next(c for c in self._operands(run) if c.tensor == tensor)] += 1
+            written = next(c for c in self._operands(run) if c.tensor == tensor)
+            self.transfers.check_change(run, written)
+            self.live[written] += 1
         self.runs.setdefault(run.operation, []).append(run)
 
+    def _reach(self, moment: int, statement: Run | Load) -> None:
+        if moment > self.peak:
+            self.peak, self.peak_at = moment, f"{statement} (line {statement.line})"
+
+    def _move(self, statement: Store | Load | Await) -> None:
+        for copy in _moved(statement):
+            self.bodies.move(statement, copy)
+            if not isinstance(statement, Load):
+                self._check_is_live(statement, copy)
+        if isinstance(statement, Store):
+            self.transfers.store(statement)
+            self.written_on_host[statement.copy.tensor] = self.live[statement.copy]
+        elif isinstance(statement, Load):
+            tensor = statement.copy.tensor
+            runs = self.runs.get(self.document.maker.get(tensor, ""), [])
+            self.transfers.load(statement, [run.copy for run in runs])
+            self.live[statement.copy] = self.written_on_host[tensor]
+            self.bytes += self._allocated(tensor)
+            self._reach(self.bytes, statement)
+        else:
+            self.transfers.arrive(statement)
+
     def _check_may_run(self, run: Run, found: Effects) -> None:
+        self.transfers.check_run(run)
         earlier = self.runs.get(run.operation, [])
         if any(other.copy == run.copy for other in earlier):
             raise self._error(run, f"makes {Copy(run.operation, run.copy)} a second time")
@@ -193,6 +242,7 @@ class _Walk:
             ended = self.dead.get(copy)
             why = f"which was gone after {ended}" if ended else "which is not made yet"
             raise self._error(run, f"reads {copy}, {why}")
+        self.transfers.check_read(run, copy)
         written, expected = self.live[copy], self.versions[run.operation][copy.tensor]
         if written != expected:
             when = "after it was written to" if written > expected else "before it is written to"
@@ -212,17 +262,20 @@ class _Walk:
         if refused:
             raise self._error(run, refused)
 
-    def _free(self, free: Free, previous_run: int) -> None:
+    def _check_is_live(self, statement: Statement, copy: Copy) -> None:
+        if copy not in self.live:
+            ended = self.dead.get(copy)
+            why = f"it was gone after {ended}" if ended else "it is not made"
+            raise self._error(statement, f"{copy} is not live, {why}")
+
+    def _free(self, free: Free, previous_use: int) -> None:
         for copy in free.copies:
-            if copy not in self.live:
-                ended = self.dead.get(copy)
-                why = f"it was gone after {ended}" if ended else "it is not made"
-                raise self._error(free, f"{copy} is not live, {why}")
+            self._check_is_live(free, copy)
             self._check_may_end(free, copy)
             self.bodies.end(free, copy)
-            if self.last_use[copy] > previous_run:
+            if self.last_use[copy] > previous_use:
                 raise self._error(free, f"{copy} is still read by {self._reader(copy)}")
-            if self.last_use[copy] < previous_run:
+            if self.last_use[copy] < previous_use:
                 raise self._error(
                     free, f"{copy} is held too long, {self._reader(copy)} is the last use"
                 )
@@ -233,6 +286,7 @@ class _Walk:
             raise self._error(statement, f"{copy} is an input")
         if copy.tensor in self.outputs and copy.number == 0:
             raise self._error(statement, f"{copy} is an output")
+        self.transfers.check_change(statement, copy)
 
     def _end(self, copy: Copy, statement: str) -> None:
         del self.live[copy]
@@ -273,5 +327,12 @@ class _Walk:
         statement = self.program[self.last_use[copy]]
         return f"{statement} (line {statement.line})"
 
-    def _error(self, statement: Run | Free, message: str) -> PlanError:
+    def _error(self, statement: Statement, message: str) -> PlanError:
         return PlanError(f"line {statement.line}: {statement}: {message}")
+
+
+def _moved(statement: Statement) -> tuple[Copy, ...]:
+    """Copies that a statement moves to the host or from it, or waits for."""
+    if isinstance(statement, Store | Load):
+        return (statement.copy,)
+    return statement.copies if isinstance(statement, Await) else ()

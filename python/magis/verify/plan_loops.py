@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magis.errors import PlanError
-from magis.verify.document import Copy, Document, Free, Loop, Operation, Run
+from magis.verify.document import (
+    Await,
+    Copy,
+    Document,
+    Free,
+    Load,
+    Loop,
+    Operation,
+    Run,
+    Statement,
+    Store,
+)
 from magis.verify.loops import BEGIN, END
 
 
@@ -43,6 +54,15 @@ class OpenBodies:
         if operation.operator == BEGIN:
             loop = self.document.loops[str(operation.args[0])]
             self.open.append(_Body(loop, run, {copy.tensor: copy for copy in reads}))
+
+    def move(self, statement: Store | Load | Await, copy: Copy) -> None:
+        """A statement moves `copy` to the host or back: in the body in which its tensor is made."""
+        belongs = self.document.loops_around(self.document.maker.get(copy.tensor, ""))
+        if belongs != [body.loop.name for body in self.open]:
+            place = f"inside the loop {belongs[-1]}" if belongs else "outside all loops"
+            raise _error(statement, f"%{copy.tensor} is made {place} and stays there")
+        if self.open and isinstance(statement, Load):
+            self.open[-1].made[copy] = None
 
     def end(self, statement: Run | Free, copy: Copy) -> None:
         """A statement ends the lifetime of `copy`: inside a loop, of what the iteration made."""
@@ -92,5 +112,5 @@ class OpenBodies:
                 raise _error(run, f"reads {copy}, but the loop {body.loop.name} began with {first}")
 
 
-def _error(statement: Run | Free, message: str) -> PlanError:
+def _error(statement: Statement, message: str) -> PlanError:
     return PlanError(f"line {statement.line}: {statement}: {message}")

@@ -18,16 +18,20 @@ from magis.verify.document import (
     ITEM_SIZES,
     OUTPUT_KINDS,
     Arg,
+    Await,
     Copy,
     DeviceWord,
     Document,
     Free,
     Input,
+    Load,
     Operation,
     Output,
     PartLength,
     Ref,
     Run,
+    Statement,
+    Store,
     Symbol,
     Type,
     contiguous_strides,
@@ -111,6 +115,11 @@ class _Line:
     def copy(self) -> Copy:
         name, _, number = self.take("ref")[1:].partition(".")
         return Copy(name, int(number or 0))
+
+    def copy_number(self) -> int:
+        """`.1`, as in `run %a as .1`"""
+        self.expect(".")
+        return self.integer()
 
     def some(self, item: Callable[[], T]) -> list[T]:
         """One or more, with commas between them."""
@@ -272,15 +281,20 @@ def _operation(line: _Line) -> Operation:
     return Operation(operator, results, types, args, kwargs, line.number, site, backward, scratch)
 
 
-def _program_statement(line: _Line) -> Run | Free:
+def _program_statement(line: _Line) -> Statement:
     if line.accept("free"):
         return Free(tuple(line.some(line.copy)), line.number)
+    if line.accept("await"):
+        return Await(tuple(line.some(line.copy)), line.number)
+    if line.accept("store"):
+        return Store(line.copy(), line.number)
+    if line.accept("load"):
+        tensor = line.name()
+        line.expect("as")
+        return Load(Copy(tensor, line.copy_number()), line.number)
     line.expect("run")
     operation = line.name()
-    copy = 0
-    if line.accept("as"):
-        line.expect(".")
-        copy = line.integer()
+    copy = line.copy_number() if line.accept("as") else 0
     reading = tuple(line.some(line.copy)) if line.accept("reading") else ()
     over = line.copy() if line.accept("over") else None
     return Run(operation, line.number, copy, reading, over)
