@@ -49,8 +49,6 @@ class Transfers:
         if tensor not in self.stored:
             raise _error(load, f"%{tensor} was never stored")
         made = self.loads.setdefault(self.document.maker[tensor], {})
-        if number == 0:
-            raise _error(load, "copies are numbered from 1")
         if number in made or number in taken:
             raise _error(load, f"there is a copy .{number} of what is made with %{tensor} already")
         made[number] = load

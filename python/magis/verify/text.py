@@ -119,7 +119,10 @@ class _Line:
     def copy_number(self) -> int:
         """`.1`, as in `run %a as .1`"""
         self.expect(".")
-        return self.integer()
+        number = self.integer()
+        if number < 1:
+            raise self.error("copies are numbered from 1")
+        return number
 
     def some(self, item: Callable[[], T]) -> list[T]:
         """One or more, with commas between them."""
