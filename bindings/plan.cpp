@@ -43,8 +43,9 @@ PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
   const Simulation sim = simulate(graph, plan.program, costs);
   PySimulation out{sim.persistent, sim.transient_peak, sim.seconds, "", "", "", {}, {}};
   if (sim.peak_statement >= 0) {
-    const Operator& op =
-        graph.op(plan.program.statements[static_cast<std::size_t>(sim.peak_statement)].op);
+    const Statement& at = plan.program.statements[static_cast<std::size_t>(sim.peak_statement)];
+    const bool loads = at.kind == Statement::Kind::load;  // then: who made what is loaded
+    const Operator& op = graph.op(loads ? graph.tensor(at.copies.front().tensor).producer : at.op);
     out.peak_operator = op.info->name;
     if (op.site.valid()) {
       out.peak_module = graph.sites()[op.site].module;

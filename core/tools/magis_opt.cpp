@@ -282,9 +282,12 @@ std::string simulation_text(const State& state) {
       << runs - state.graph.op_count() << " of them again\n";
   if (simulation.peak_statement < 0) return out.str();
   const Statement& peak = program.statements[static_cast<std::size_t>(simulation.peak_statement)];
-  const Operator& op = state.graph.op(peak.op);
-  out << "\nlive at the peak, while " << op.info->name << " runs" << place(state.graph, op) << "\n";
-  if (costs.scratch[peak.op] > 0) {
+  const bool loads = peak.kind == Statement::Kind::load;
+  const Operator& op =
+      state.graph.op(loads ? state.graph.tensor(peak.copies.front().tensor).producer : peak.op);
+  out << "\nlive at the peak, while " << (loads ? "what " : "") << op.info->name
+      << (loads ? " made is loaded" : " runs") << place(state.graph, op) << "\n";
+  if (!loads && costs.scratch[peak.op] > 0) {
     out << "  of it " << format_bytes(costs.scratch[peak.op]) << " scratch\n";
   }
   for (const CopyRef& copy : simulation.hotspots) out << hotspot_text(state, costs, copy);

@@ -147,6 +147,9 @@ class Execution {
     require_alive(copy, "awaits");
     require(!graph_.tensor(copy.tensor).is_input,
             [&](std::ostream& out) { out << "an input stays where it is"; });
+    require(is_made_here(copy.tensor), [&](std::ostream& out) {
+      out << "%" << copy_name(graph_, copy) << " is made in another body";
+    });
     in_flight_.erase(copy);
   }
 

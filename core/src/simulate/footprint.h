@@ -24,10 +24,11 @@ class LiveBytes {
   void load(const Statement& statement) {
     for (const CopyRef& copy : statement.copies) live_ += costs_.bytes[copy.tensor];
   }
-  // Free, load: what the statement does to live bytes; others leave them alone.
-  void other(const Statement& statement) {
+  // Bytes live after a statement that is no run: free and load change them.
+  Bytes other(const Statement& statement) {
     if (statement.kind == Statement::Kind::free) free(statement);
     if (statement.kind == Statement::Kind::load) load(statement);
+    return live_;
   }
 
  private:

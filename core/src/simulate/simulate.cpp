@@ -77,16 +77,13 @@ Simulation simulate(const Graph& graph, const Program& program, const CostTable&
   auto point = result.timeline.begin();
   for (std::size_t s = 0; s < program.statements.size(); ++s) {
     const Statement& statement = program.statements[s];
-    if (statement.kind != Statement::Kind::run) {
-      live.other(statement);
-      continue;
+    const bool runs = statement.kind == Statement::Kind::run;
+    const Bytes moment = runs ? live.run(statement) : live.other(statement);
+    if (runs) (point++)->live = moment;
+    if (moment > result.transient_peak || (runs && result.peak_statement < 0)) {
+      result.transient_peak = moment;
+      result.peak_statement = static_cast<int>(s);
     }
-    point->live = live.run(statement);
-    if (result.peak_statement < 0 || point->live > result.transient_peak) {
-      result.transient_peak = point->live;
-      result.peak_statement = point->statement;
-    }
-    ++point;
   }
   const std::span<const Statement> all(program.statements);
   result.hotspots =
@@ -105,7 +102,7 @@ Footprint footprint(const Graph& graph, const Program& program, const CostTable&
       result.transient_peak = std::max(result.transient_peak, live.run(statement));
       result.seconds += costs.seconds[statement.op];
     } else {
-      live.other(statement);
+      result.transient_peak = std::max(result.transient_peak, live.other(statement));
     }
   }
   if (!swaps(program)) return result;

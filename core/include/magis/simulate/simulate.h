@@ -28,7 +28,7 @@ struct Simulation {
   Bytes host_peak = 0;  // the pool that the program needs on the host
   Bytes bytes_to_host = 0;
   Bytes bytes_to_device = 0;
-  int peak_statement = -1;
+  int peak_statement = -1;        // a run, or a load
   std::vector<CopyRef> hotspots;  // live at the first moment of peak, largest first
   std::vector<TimelinePoint> timeline;
   std::vector<CopyPoint> copies;
