@@ -147,9 +147,7 @@ class Execution {
     require_alive(copy, "awaits");
     require(!graph_.tensor(copy.tensor).is_input,
             [&](std::ostream& out) { out << "an input stays where it is"; });
-    require(is_made_here(copy.tensor), [&](std::ostream& out) {
-      out << "%" << copy_name(graph_, copy) << " is made in another body";
-    });
+    require_made_here(copy.tensor);
     in_flight_.erase(copy);
   }
 
@@ -163,8 +161,12 @@ class Execution {
       out << "%" << copy_name(graph_, {tensor, 0})
           << " is an input, an output or not dense in memory: it cannot leave for the host";
     });
+    require_made_here(tensor);
+  }
+
+  void require_made_here(TensorId tensor) const {
     require(is_made_here(tensor), [&](std::ostream& out) {
-      out << "%" << copy_name(graph_, {tensor, 0}) << ", which every iteration needs, cannot leave";
+      out << "%" << copy_name(graph_, {tensor, 0}) << " is made in another body, and stays there";
     });
   }
 

@@ -1,6 +1,7 @@
 #include "simulate/engines.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -16,9 +17,7 @@ class Engines {
         costs_(costs),
         timeline_(timeline),
         copies_(copies),
-        on_host_from_(graph.tensors().size(), 0),
-        back_from_(graph.tensors().size(), 0),
-        loaded_copy_(graph.tensors().size(), -1) {
+        on_host_from_(graph.tensors().size(), 0) {
     find_loops();
   }
 
@@ -98,20 +97,20 @@ class Engines {
       }
       case Statement::Kind::store:
         for (const CopyRef& copy : statement.copies) {
-          on_host_from_[copy.tensor] = move(s, copy.tensor, 0, to_host_free_);
+          on_host_from_[copy.tensor] = move(s, copy, 0, to_host_free_);
         }
         break;
       case Statement::Kind::load:
         for (const CopyRef& copy : statement.copies) {
-          back_from_[copy.tensor] =
-              move(s, copy.tensor, on_host_from_[copy.tensor], to_device_free_);
-          loaded_copy_[copy.tensor] = copy.copy;
+          move(s, copy, on_host_from_[copy.tensor], to_device_free_);
         }
         break;
       case Statement::Kind::await:
         for (const CopyRef& copy : statement.copies) {
-          const bool back = loaded_copy_[copy.tensor] == copy.copy;
-          wait(back ? back_from_[copy.tensor] : on_host_from_[copy.tensor]);
+          const auto arrival = arrivals_.find(copy);
+          if (arrival == arrivals_.end()) continue;
+          wait(arrival->second);
+          arrivals_.erase(arrival);
         }
         break;
       case Statement::Kind::free:
@@ -120,9 +119,10 @@ class Engines {
   }
 
   // Returns when it has arrived.
-  Seconds move(std::size_t s, TensorId tensor, Seconds ready, Seconds& engine_free) {
+  Seconds move(std::size_t s, CopyRef copy, Seconds ready, Seconds& engine_free) {
     const Seconds start = std::max({now_, ready, engine_free});
-    engine_free = start + costs_.copy_seconds[tensor];
+    engine_free = start + costs_.copy_seconds[copy.tensor];
+    arrivals_[copy] = engine_free;
     if (copies_) copies_->push_back({static_cast<int>(s), start, engine_free});
     if (!costs_.copies_overlap) wait(engine_free);
     return engine_free;
@@ -140,8 +140,7 @@ class Engines {
   std::vector<CopyPoint>* copies_;
   std::vector<Stretch> stretches_;  // by the statement of the begin
   IdMap<TensorId, Seconds> on_host_from_;
-  IdMap<TensorId, Seconds> back_from_;
-  IdMap<TensorId, int> loaded_copy_;
+  std::map<CopyRef, Seconds> arrivals_;  // of what is on its way from or to a copy
   Seconds now_ = 0;
   Seconds to_host_free_ = 0;
   Seconds to_device_free_ = 0;

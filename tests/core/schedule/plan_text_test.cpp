@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "magis/base/error.h"
 #include "magis/graph/text.h"
@@ -57,6 +58,34 @@ TEST(PlanText, PrintsWhatItReads) {
   const PlanText again = parse_plan(printed, "again");
   EXPECT_EQ(again.program, plan.program);
   EXPECT_EQ(to_text(again.graph, again.program), printed);
+}
+
+TEST(PlanText, PrintsWhatMovesToTheHostAndBack) {
+  const std::string program =
+      "program\n"
+      "run %a\n"
+      "store %a\n"
+      "run %b\n"
+      "await %a\n"
+      "free %a\n"
+      "run %c\n"
+      "load %a as .1\n"
+      "run %d\n"
+      "store %c\n"
+      "await %a.1, %c\n"
+      "free %c\n"
+      "run %s reading %a.1\n"
+      "free %a.1\n";
+  const PlanText plan = parse_plan(kGraph + "\n" + program, "test.plan");
+  const std::string printed = to_text(plan.graph, plan.program);
+  EXPECT_EQ(printed.substr(printed.find("program\n")), program);
+  EXPECT_EQ(parse_plan(printed, "again").program, plan.program);
+  const std::vector<Statement>& statements = plan.program.statements;
+  EXPECT_EQ(statements[1].kind, Statement::Kind::store);
+  EXPECT_EQ(statements[3].kind, Statement::Kind::await);
+  EXPECT_EQ(statements[6].kind, Statement::Kind::load);
+  EXPECT_EQ(statements[6].copies, (std::vector<CopyRef>{{TensorId(1), 1}}));
+  EXPECT_EQ(statements[9].copies, (std::vector<CopyRef>{{TensorId(1), 1}, {TensorId(3), 0}}));
 }
 
 TEST(PlanText, AcceptsCommentsAndBlankLines) {
@@ -142,6 +171,45 @@ TEST(PlanText, ErrorsNameThePlaceAndTheThing) {
             "test.plan:17:8: expected the end of the line, found `free`\n"
             "run %a free\n"
             "       ^");
+}
+
+TEST(PlanText, ErrorsInMovesNameThePlaceAndTheThing) {
+  EXPECT_EQ(error_of("program\nstore\n"),
+            "test.plan:17:6: expected a tensor, found the end of the line\n"
+            "store\n"
+            "     ^");
+  EXPECT_EQ(error_of("program\nstore %v\n"),
+            "test.plan:17:7: %v owns no memory\n"
+            "store %v\n"
+            "      ^");
+  EXPECT_EQ(error_of("program\nstore %a, %b\n"),
+            "test.plan:17:9: expected the end of the line, found `,`\n"
+            "store %a, %b\n"
+            "        ^");
+  EXPECT_EQ(error_of("program\nload %a\n"),
+            "test.plan:17:8: expected `as` and the number of a copy, found the end of the line\n"
+            "load %a\n"
+            "       ^");
+  EXPECT_EQ(error_of("program\nload %a.1 as .2\n"),
+            "test.plan:17:6: a tensor is loaded, as in `load %a as .1`\n"
+            "load %a.1 as .2\n"
+            "     ^");
+  EXPECT_EQ(error_of("program\nload %a as .0\n"),
+            "test.plan:17:12: copies are numbered from 1\n"
+            "load %a as .0\n"
+            "           ^");
+  EXPECT_EQ(error_of("program\nload %a as %b\n"),
+            "test.plan:17:12: expected the number of a copy, as in `.1`, found `%b`\n"
+            "load %a as %b\n"
+            "           ^");
+  EXPECT_EQ(error_of("program\nawait %q\n"),
+            "test.plan:17:7: the graph has no %q\n"
+            "await %q\n"
+            "      ^");
+  EXPECT_EQ(error_of("program\nawait %a,\n"),
+            "test.plan:17:10: expected a tensor, found the end of the line\n"
+            "await %a,\n"
+            "         ^");
 }
 
 TEST(PlanText, ErrorsInTheGraphKeepTheirPlace) {

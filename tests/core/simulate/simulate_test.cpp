@@ -73,6 +73,23 @@ TEST(Simulate, CountsCopiesAsTensorsOfTheirOwn) {
   EXPECT_EQ(hotspots(plan.graph, simulation), "a b.1 b.2 c");
 }
 
+TEST(Simulate, ALoadTakesItsBytesFromThereOn) {
+  const PlanText plan =
+      parse_plan(kGraph +
+                     "program\nrun %a\nrun %b\nstore %b\nload %b as .1\nawait %b, %b.1\nfree %b\n"
+                     "run %c reading %b.1\nfree %a\nrun %d reading %b.1\nfree %c, %b.1\n",
+                 "test");
+  const Simulation simulation = simulated(plan);
+  // a; a + b; a + b.1 + c + scratch; b.1 + c + d
+  EXPECT_EQ(live(simulation), (std::vector<Bytes>{1200, 2000, 2470, 1300}));
+  EXPECT_EQ(simulation.transient_peak, 1200 + 800 + 800);
+  EXPECT_EQ(simulation.peak_statement, 3);
+  EXPECT_EQ(hotspots(plan.graph, simulation), "a b b.1");
+  EXPECT_EQ(simulation.host_peak, 832);  // 800, rounded up
+  EXPECT_EQ(simulation.bytes_to_host, 800);
+  EXPECT_EQ(simulation.bytes_to_device, 800);
+}
+
 TEST(Simulate, TheFirstMomentOfPeakIsReported) {
   const PlanText plan = parse_plan(R"(magis 1
 device cpu

@@ -1,5 +1,8 @@
 #include "support/random_decisions.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "magis/schedule/program.h"
 
 namespace magis::test {
@@ -35,6 +38,25 @@ Decisions random_decisions(const Graph& graph, Random& random, int percent) {
     if (!lower(graph, decisions)) decisions.modes[EdgeId(e)] = Mode::keep;
   }
   return decisions;
+}
+
+void add_random_gaps(const Graph& graph, Random& random, int percent, Decisions& decisions) {
+  for (std::size_t e = 0; e < graph.edge_count(); ++e) {
+    if (random.below(100) >= static_cast<uint64_t>(percent)) continue;
+    const auto reader = std::ranges::find(decisions.order, graph.edge_op(EdgeId(e)));
+    const auto use = static_cast<uint64_t>(reader - decisions.order.begin());
+    constexpr int kTries = 6;
+    for (int i = 0; i < kTries; ++i) {
+      const uint64_t load = use - random.below(std::min<uint64_t>(use, 12) + 1);
+      const uint64_t release = load - random.below(std::min<uint64_t>(load, 6) + 1);
+      Decisions tried = decisions;
+      tried.modes[EdgeId(e)] = Mode::swap;
+      tried.gaps.push_back({EdgeId(e), tried.order[release], tried.order[load]});
+      if (!lower(graph, tried)) continue;
+      decisions = std::move(tried);
+      break;
+    }
+  }
 }
 
 }  // namespace magis::test

@@ -16,4 +16,7 @@ std::vector<OpId> random_order(const Graph& graph, Random& random);
 // keeps.
 Decisions random_decisions(const Graph& graph, Random& random, int percent);
 
+// About `percent` of the uses get a gap at a random place, as far as lower() lets them.
+void add_random_gaps(const Graph& graph, Random& random, int percent, Decisions& decisions);
+
 }  // namespace magis::test

@@ -11,6 +11,7 @@
 #include "magis/graph/text.h"
 #include "magis/schedule/program.h"
 #include "magis/simulate/simulate.h"
+#include "support/figure2.h"
 
 namespace magis {
 namespace {
@@ -111,30 +112,9 @@ output grad "w" %v8
 )");
 }
 
-// The paper's figure 2, its numbers counted with the first y and the whole result: a chain of x, a
-// middle tensor, then y1, y2, ..., each of which also reads the x of its depth, last x first. Every
-// tensor has 32 elements; none can run in place.
-std::string figure2() {
-  std::string text = "magis 1\ndevice cpu\nbatch %in \"in\" : f32[32]\n";
-  const auto add = [&](const std::string& name, const std::string& call) {
-    text += "%" + name + " = " + call + " : f32[32]\n";
-  };
-  add("x1", "aten.relu6(%in)");
-  for (int i = 2; i <= 32; ++i) {
-    add("x" + std::to_string(i), "aten.relu6(%x" + std::to_string(i - 1) + ")");
-  }
-  add("m", "aten.relu6(%x32)");
-  for (int i = 1; i <= 32; ++i) {
-    const std::string before = i == 1 ? "m" : "y" + std::to_string(i - 1);
-    add("y" + std::to_string(i),
-        "aten.rsub.Tensor(%" + before + ", %x" + std::to_string(33 - i) + ")");
-  }
-  return text + "output loss \"\" %y32\n";
-}
-
 TEST(Fission, FigureTwoInSixteenParts) {
   constexpr Bytes kElement = 4;
-  const Graph graph = parse_graph(figure2(), "test");
+  const Graph graph = parse_graph(test::figure2(), "test");
   EXPECT_EQ(peak(graph), 1088 * kElement);
   std::map<std::string, Label> labels = {{"m", {0, 1}}};
   for (int i = 1; i <= 32; ++i) {
@@ -281,7 +261,7 @@ output aux "" %b
 }
 
 TEST(Fission, LeavesAnUnsplitGraphAsItIs) {
-  const Graph graph = parse_graph(figure2(), "test");
+  const Graph graph = parse_graph(test::figure2(), "test");
   EXPECT_EQ(to_text(split(graph, {region_of(graph, {{"m", {0, 1}}}, 32, 32)})), to_text(graph));
 }
 
