@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _DEFINITION = re.compile(r"^(%\w+)(?:, %\w+)* = [\w.]+\((%\w+)?")
 _RUN = re.compile(r"^run %(\w+)(?: as (\.\d+))?(?: reading .*?)?(?: over %([\w.]+))?$")
 _FREE = re.compile(r"^free (.+)$")
+_STORE = re.compile(r"^store %([\w.]+)$")
+_LOAD = re.compile(r"^load %(\w+) as (\.\d+)$")
 
 
 def output_tensors(graph: _core.Graph) -> dict[str, str]:
@@ -39,8 +41,12 @@ def output_tensors(graph: _core.Graph) -> dict[str, str]:
 
 
 def last_readers(plan: _core.Plan) -> dict[str, str]:
-    """Tensor or copy that dies ("mm_3", "mm_3.1") -> its last reader, by its first result."""
+    """Tensor or copy that dies ("mm_3", "mm_3.1") -> its last reader, by its first result.
+
+    What is stored is read by whoever reads it last after it is back.
+    """
     readers: dict[str, str] = {}
+    away: dict[str, list[str]] = {}  # copies that leave or come back, by tensor
     running = ""
     for line in _program(plan):
         if run := _RUN.match(line):
@@ -50,6 +56,12 @@ def last_readers(plan: _core.Plan) -> dict[str, str]:
         elif free := _FREE.match(line):
             for name in free[1].split(", "):
                 readers[name.removeprefix("%")] = running
+        elif store := _STORE.match(line):
+            away[store[1].partition(".")[0]] = [store[1]]
+        elif load := _LOAD.match(line):
+            away[load[1]].append(load[1] + load[2])
+    for copies in away.values():
+        readers.update(dict.fromkeys(copies, readers[copies[-1]]))
     return readers
 
 
