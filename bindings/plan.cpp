@@ -5,6 +5,7 @@
 #include "magis/codegen/python.h"
 #include "magis/graph/text.h"
 #include "magis/schedule/decisions.h"
+#include "magis/schedule/host_pool.h"
 #include "magis/simulate/simulate.h"
 
 namespace nb = nanobind;
@@ -23,12 +24,18 @@ struct PyTimelinePoint {
   Seconds start, end;
   Bytes live;
 };
+struct PyCopyPoint {
+  std::string kind, tensor;
+  Seconds start, end;
+};
 struct PySimulation {
-  Bytes persistent, transient_peak;
-  Seconds seconds;
+  Bytes persistent = 0, transient_peak = 0;
+  Seconds seconds = 0, exposed = 0, copy_seconds = 0;
+  Bytes host_peak = 0, bytes_to_host = 0, bytes_to_device = 0;
   std::string peak_operator, peak_module, peak_source;
   std::vector<PyLiveTensor> hotspots;
   std::vector<PyTimelinePoint> timeline;
+  std::vector<PyCopyPoint> copies;
 };
 
 // "%a" names an operator by its first result.
@@ -37,11 +44,36 @@ std::string run_name(const Graph& graph, const Statement& run) {
   return run.copy == 0 ? name : name + "." + std::to_string(run.copy);
 }
 
+// Of all copies both ways, were they made one after another.
+Seconds copy_seconds(const PyPlan& plan, const CostTable& costs) {
+  const Graph& graph = *plan.graph;
+  Seconds total = 0;
+  for (const Statement& s : plan.program.statements) {
+    if (s.kind != Statement::Kind::store && s.kind != Statement::Kind::load) continue;
+    for (const CopyRef& copy : s.copies) {
+      Seconds seconds = costs.copy_seconds[copy.tensor];
+      LoopId around = graph.loop_of(graph.tensor(copy.tensor).producer);
+      for (; around.valid(); around = graph.loop(around).parent)
+        seconds *= static_cast<double>(graph.loop(around).iterations());
+      total += seconds;
+    }
+  }
+  return total;
+}
+
 PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
   const Graph& graph = *plan.graph;
   const CostTable costs = make_cost_table(graph, device_profile(device));
   const Simulation sim = simulate(graph, plan.program, costs);
-  PySimulation out{sim.persistent, sim.transient_peak, sim.seconds, "", "", "", {}, {}};
+  PySimulation out;
+  out.persistent = sim.persistent;
+  out.transient_peak = sim.transient_peak;
+  out.seconds = sim.seconds;
+  out.exposed = sim.exposed;
+  out.copy_seconds = copy_seconds(plan, costs);
+  out.host_peak = sim.host_peak;
+  out.bytes_to_host = sim.bytes_to_host;
+  out.bytes_to_device = sim.bytes_to_device;
   if (sim.peak_statement >= 0) {
     const Statement& at = plan.program.statements[static_cast<std::size_t>(sim.peak_statement)];
     const bool loads = at.kind == Statement::Kind::load;  // then: who made what is loaded
@@ -59,6 +91,11 @@ PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
     const Statement& run = plan.program.statements[static_cast<std::size_t>(point.statement)];
     out.timeline.push_back(
         {graph.op(run.op).info->name, run_name(graph, run), point.start, point.end, point.live});
+  }
+  for (const CopyPoint& point : sim.copies) {
+    const Statement& copy = plan.program.statements[static_cast<std::size_t>(point.statement)];
+    out.copies.push_back({copy.kind == Statement::Kind::store ? "store" : "load",
+                          python_copy_name(graph, copy.copies.front()), point.start, point.end});
   }
   return out;
 }
@@ -88,23 +125,37 @@ void bind_simulation(nb::module_& m) {
       .def_ro("start", &PyTimelinePoint::start)
       .def_ro("end", &PyTimelinePoint::end)
       .def_ro("live_bytes", &PyTimelinePoint::live);
+  nb::class_<PyCopyPoint>(m, "CopyPoint")
+      .def_ro("kind", &PyCopyPoint::kind)
+      .def_ro("tensor", &PyCopyPoint::tensor)
+      .def_ro("start", &PyCopyPoint::start)
+      .def_ro("end", &PyCopyPoint::end);
   nb::class_<PySimulation>(m, "Simulation")
       .def_ro("persistent_bytes", &PySimulation::persistent)
       .def_ro("transient_peak_bytes", &PySimulation::transient_peak)
       .def_prop_ro("peak_bytes",
                    [](const PySimulation& s) { return s.persistent + s.transient_peak; })
       .def_ro("seconds", &PySimulation::seconds)
+      .def_ro("exposed_seconds", &PySimulation::exposed)
+      .def_ro("copy_seconds", &PySimulation::copy_seconds)
+      .def_ro("host_peak_bytes", &PySimulation::host_peak)
+      .def_ro("bytes_to_host", &PySimulation::bytes_to_host)
+      .def_ro("bytes_to_device", &PySimulation::bytes_to_device)
       .def_ro("peak_operator", &PySimulation::peak_operator)
       .def_ro("peak_module", &PySimulation::peak_module)
       .def_ro("peak_source", &PySimulation::peak_source)
       .def_ro("hotspots", &PySimulation::hotspots)
-      .def_ro("timeline", &PySimulation::timeline);
+      .def_ro("timeline", &PySimulation::timeline)
+      .def_ro("copies", &PySimulation::copies);
 }
 
 }  // namespace
 
 void bind_plan(nb::module_& m) {
   bind_simulation(m);
+  m.def(
+      "host_memory", [](const std::string& device) { return device_profile(device).host_memory; },
+      "device"_a);
   nb::class_<PyPlan>(m, "Plan")
       .def_static(
           "parse",
@@ -134,6 +185,8 @@ void bind_plan(nb::module_& m) {
              verify(*p.graph);
              verify(*p.graph, p.program);
            })
+      .def_prop_ro("host_bytes",
+                   [](const PyPlan& p) { return plan_host_pool(*p.graph, p.program).bytes; })
       .def("operators_run", &operators_run)
       .def("recomputed", &recomputed);
 }

@@ -70,16 +70,28 @@ class TimelinePoint:
     end: float
     live_bytes: int
 
+class CopyPoint:
+    kind: str  # "store": to the host; "load": back
+    tensor: str  # with copy: "mm_3.1"; of a load, the copy that it makes
+    start: float
+    end: float
+
 class Simulation:
     persistent_bytes: int
     transient_peak_bytes: int
     peak_bytes: int
     seconds: float
+    exposed_seconds: float  # of these, waiting for copies to the host and back
+    copy_seconds: float  # what all copies take, were they made one after another
+    host_peak_bytes: int  # the pool that the plan needs on the host
+    bytes_to_host: int
+    bytes_to_device: int
     peak_operator: str
     peak_module: str
     peak_source: str
     hotspots: list[LiveTensor]
     timeline: list[TimelinePoint]
+    copies: list[CopyPoint]  # in program order; of a loop, its first iteration's
 
 class Plan:
     """A graph and a program."""
@@ -94,6 +106,8 @@ class Plan:
     def source(self, heading: str = "") -> str: ...
     def simulate(self, device: str) -> Simulation: ...
     def verify(self) -> None: ...
+    @property
+    def host_bytes(self) -> int: ...  # the pool on the host; 0: nothing is stored
     def operators_run(self) -> int: ...
     def recomputed(self) -> list[TensorInfo]: ...  # one per operator run again, its first result
 
@@ -139,6 +153,7 @@ def lower_bound(
     graph: Graph, *, device: str, fission: bool = True, host_memory: int | None = None
 ) -> LowerBound: ...
 def device_profiles() -> list[str]: ...
+def host_memory(device: str) -> int: ...  # bytes that a profile's host has for swapped tensors
 def optimize(
     graph: Graph,
     *,

@@ -29,6 +29,10 @@ class PlanError(MagisError):
     """A plan does not belong to this graph, or its program is not a valid execution of it."""
 
 
+class HostMemoryError(MagisError):
+    """What a plan keeps on the host cannot be had: memory, pinned memory, or room on disk."""
+
+
 class TornStep(MagisError):
     """A step was interrupted while it added into gradients; `touched` names those changed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import re
@@ -74,14 +75,9 @@ class MemoryLimit:
         number, unit = match.groups()
         if unit == "%":
             return cls._checked_ratio(float(number) / 100, text)
-        if unit.lower() not in _UNITS or ("." in number and unit.lower() in {"", "b"}):
+        count = _bytes_of(number, unit.lower())
+        if count is None:
             raise _memory_error(text)
-        # Exact for every number of digits: "0.1GB" is 100,000,000 bytes, not one less.
-        whole, _, decimals = number.partition(".")
-        whole, decimals = whole.lstrip("0"), decimals[:_DECIMALS]
-        if len(whole) > len(str(_LARGEST_BYTES)):
-            raise _too_large(text)
-        count = int(whole + decimals or "0") * _UNITS[unit.lower()] // 10 ** len(decimals)
         return cls._checked_bytes(count, text)
 
     @classmethod
@@ -199,6 +195,37 @@ def parse_limit(memory_limit: Any = None, latency_limit: Any = None) -> Limit:
     if latency_limit is not None:
         return LatencyLimit.parse(latency_limit)
     return LatencyLimit(1.0, asked_for=False)
+
+
+def parse_host_memory(value: Any) -> int:
+    """Bytes that may be kept on the host, 0 or more; LimitError names the accepted forms."""
+    count = None
+    if isinstance(value, str):
+        match = _QUANTITY.fullmatch(value)
+        count = _bytes_of(match[1], match[2].lower()) if match else None
+    elif not isinstance(value, bool):
+        with contextlib.suppress(TypeError):
+            count = operator.index(value)
+    if count is None or not 0 <= count <= _LARGEST_BYTES:
+        raise LimitError(
+            f"host memory {_shown(value)} is not understood; give a number of bytes, or a string "
+            'with a unit such as "8GiB" (0: nothing is kept there)'
+        )
+    return count
+
+
+def _bytes_of(number: str, unit: str) -> int | None:
+    """Exact for every number of digits: "0.1GB" is 100,000,000 bytes, not one less. None if the
+    unit is unknown, or parts of bytes are asked for.
+    """
+    if unit not in _UNITS or ("." in number and unit in {"", "b"}):
+        return None
+    whole, _, decimals = number.partition(".")
+    whole, decimals = whole.lstrip("0"), decimals[:_DECIMALS]
+    if len(whole) > len(str(_LARGEST_BYTES)):
+        return _LARGEST_BYTES + 1
+    count: int = int(whole + decimals or "0") * _UNITS[unit] // 10 ** len(decimals)
+    return count
 
 
 def _memory_error(value: Any) -> LimitError:

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/python_copies.h"
 #include "codegen/python_expressions.h"
 #include "codegen/python_literals.h"
 #include "codegen/python_loops.h"
@@ -49,7 +50,7 @@ def unpack_bits(bits, dtype):
 class PythonModule {
  public:
   PythonModule(const Graph& graph, const Program& program)
-      : graph_(graph), program_(program), names_(graph, program) {}
+      : graph_(graph), program_(program), names_(graph, program), copies_(graph, program, names_) {}
 
   std::string text(const std::string& heading) {
     if (!heading.empty()) docstring(heading);
@@ -59,10 +60,13 @@ class PythonModule {
     for (const auto& [python, name] : operators) {
       text_ += python + " = " + operator_path(name) + "\n";
     }
+    const auto streams = copies_.module_lines();
+    if (!streams.empty()) text_ += "\n";
+    for (const std::string& code : streams) text_ += code + "\n";
     define_bits();
-    text_ += "\n\ndef step(inputs):\n";
-    unpack_inputs();
+    begin_step();
     for (std::size_t s = 0; s < program_.statements.size(); ++s) statement(s);
+    for (const std::string& code : copies_.last_lines()) line(code);
     return_outputs();
     return std::move(text_);
   }
@@ -88,6 +92,18 @@ class PythonModule {
     };
     if (runs(kPackBits)) text_ += kPackBitsFunction;
     if (runs(kUnpackBits)) text_ += kUnpackBitsFunction;
+  }
+
+  void begin_step() {
+    if (copies_.any()) {
+      text_ += "\n\ndef step(inputs, host):\n";
+      line("# host: uint8[" + std::to_string(copies_.host_bytes()) +
+           "], where tensors are kept that leave the device for a while");
+    } else {
+      text_ += "\n\ndef step(inputs):\n";
+    }
+    unpack_inputs();
+    for (const std::string& code : copies_.first_lines()) line(code);
   }
 
   void unpack_inputs() {
@@ -122,6 +138,8 @@ class PythonModule {
     const Statement& statement = program_.statements[s];
     if (statement.kind == Statement::Kind::free) {
       add_freed(statement);
+    } else if (statement.kind != Statement::Kind::run) {
+      for (const std::string& code : copies_.lines(s)) line(code);
     } else if (graph_.bounded_loop(statement.op).valid()) {
       bound_loop(statement);
     } else if (const auto lines = result_lines(graph_, names_, statement); !lines.empty()) {
@@ -129,7 +147,8 @@ class PythonModule {
       for (const std::string& code : lines) line(code);
     } else {
       announce(statement);
-      run(assignment_targets(statement), PythonExpressions(graph_, names_, &statement).call());
+      const PythonCall call = PythonExpressions(graph_, names_, &statement).call();
+      for (const std::string& code : call_lines(assignment_targets(statement), call)) line(code);
       if (statement.over >= 0) dead_.push_back(names_.of(overwritten(statement)));
     }
     const bool more = s + 1 < program_.statements.size() &&
@@ -161,25 +180,6 @@ class PythonModule {
     const std::string length = std::to_string(loop.length.value);
     return length + " units in parts of " + std::to_string(loop.part) +
            (loop.is_even() ? "" : ", the last one may be shorter");
-  }
-
-  // On one line, else the arguments on a second, else each on its own.
-  void run(const std::string& targets, const PythonCall& call) {
-    constexpr std::size_t kColumns = 96;  // within a function
-    const std::string begin = (targets.empty() ? "" : targets + " = ") + call.before + "(";
-    const std::string arguments = comma_separated(call.arguments);
-    const std::string end = ")" + call.after;
-    if (begin.size() + arguments.size() + end.size() <= kColumns) {
-      line(begin + arguments + end);
-      return;
-    }
-    line(begin);
-    if (arguments.size() + 4 <= kColumns) {
-      line("    " + arguments);
-    } else {
-      for (const std::string& argument : call.arguments) line("    " + argument + ",");
-    }
-    line(end);
   }
 
   void add_freed(const Statement& statement) {
@@ -234,6 +234,7 @@ class PythonModule {
   const Graph& graph_;
   const Program& program_;
   const PythonNames names_;
+  PythonCopies copies_;
   Origin origin_;
   std::vector<std::string> dead_;  // names to delete before the next run
   std::string indent_ = "    ";

@@ -52,6 +52,22 @@ std::string operator_path(std::string_view name) {
   return parts < 3 ? path + ".default" : path;
 }
 
+std::vector<std::string> call_lines(const std::string& targets, const PythonCall& call) {
+  constexpr std::size_t kColumns = 96;  // within a function
+  const std::string begin = (targets.empty() ? "" : targets + " = ") + call.before + "(";
+  const std::string arguments = comma_separated(call.arguments);
+  const std::string end = ")" + call.after;
+  if (begin.size() + arguments.size() + end.size() <= kColumns) return {begin + arguments + end};
+  std::vector<std::string> lines = {begin};
+  if (arguments.size() + 4 <= kColumns) {
+    lines.push_back("    " + arguments);
+  } else {
+    for (const std::string& argument : call.arguments) lines.push_back("    " + argument + ",");
+  }
+  lines.push_back(end);
+  return lines;
+}
+
 CopyRef PythonExpressions::copy_read(TensorId tensor) const {
   if (run_ == nullptr) return {tensor, 0};
   const auto reads = graph_.reads(run_->op);

@@ -20,6 +20,10 @@ struct PythonCall {
   std::string after;
 };
 
+// A call whose result goes to `targets` (or to nobody), on one line, else the arguments on a
+// second, else each on its own.
+std::vector<std::string> call_lines(const std::string& targets, const PythonCall& call);
+
 // Reads originals, or, given a run, the copies that it names.
 class PythonExpressions {
  public:

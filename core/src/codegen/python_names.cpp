@@ -20,11 +20,13 @@ std::string_view called_operator(const Graph& graph, const Statement& run) {
 bool is_own_operator(std::string_view name) { return name.starts_with("magis."); }
 
 PythonNames::PythonNames(const Graph& graph, const Program& program)
-    : taken_{"_", "torch", "step", "inputs", "pack_bits", "unpack_bits"} {
+    : taken_{"_",           "torch", "step",    "inputs",  "pack_bits",
+             "unpack_bits", "host",  "to_host", "compute", "from_host"} {
   name_operators(graph, program);
   name_inputs(graph);
   name_loops(graph);
   name_results(graph, program);
+  name_swaps(graph, program);
 }
 
 std::string PythonNames::unused(std::string name) {
@@ -71,6 +73,9 @@ void PythonNames::name_results(const Graph& graph, const Program& program) {
   std::set<CopyRef> read;
   for (const Output& output : graph.outputs()) read.insert({graph.value(output.value).tensor, 0});
   for (const Statement& statement : program.statements) {
+    const bool copies =
+        statement.kind == Statement::Kind::store || statement.kind == Statement::Kind::load;
+    if (copies) read.insert(statement.copies.begin(), statement.copies.end());
     if (statement.kind != Statement::Kind::run) continue;
     const auto reads = graph.reads(statement.op);
     for (std::size_t i = 0; i < reads.size(); ++i) {
@@ -83,6 +88,19 @@ void PythonNames::name_results(const Graph& graph, const Program& program) {
       if (tensor.is_input || (copy.copy == 0) != originals) continue;
       const std::string& name = graph.value(tensor.value).name;
       copies_[copy] = unused(originals ? name : name + "_" + std::to_string(copy.copy));
+    }
+  }
+}
+
+void PythonNames::name_swaps(const Graph& graph, const Program& program) {
+  for (const Statement& statement : program.statements) {
+    const bool stores = statement.kind == Statement::Kind::store;
+    if (!stores && statement.kind != Statement::Kind::load) continue;
+    for (const CopyRef& copy : statement.copies) {
+      if (stores) {
+        on_host_[copy.tensor] = unused(graph.value(graph.tensor(copy.tensor).value).name + "_host");
+      }
+      arrivals_[copy] = unused(of(copy) + (stores ? "_stored" : "_loaded"));
     }
   }
 }

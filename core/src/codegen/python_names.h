@@ -21,6 +21,10 @@ class PythonNames {
 
   // The variable of a result or an input; "_" for a copy that no statement reads.
   const std::string& of(CopyRef copy) const;
+  // The view of the host's memory that holds a tensor while it is swapped.
+  const std::string& on_host(TensorId tensor) const { return on_host_.at(tensor); }
+  // The event that a stored or loaded copy has arrived.
+  const std::string& of_arrival(CopyRef copy) const { return arrivals_.at(copy); }
   // Of a float given at run time.
   const std::string& of_scalar(ValueId scalar) const { return scalars_.at(scalar); }
   // The variable of a loop that holds where its current part begins, in units, and, where parts
@@ -42,6 +46,7 @@ class PythonNames {
   void name_inputs(const Graph& graph);
   void name_loops(const Graph& graph);
   void name_results(const Graph& graph, const Program& program);
+  void name_swaps(const Graph& graph, const Program& program);
 
   struct LoopNames {
     std::string start, length;
@@ -50,6 +55,8 @@ class PythonNames {
   std::set<std::string> taken_;
   IdMap<LoopId, LoopNames> loops_;
   std::map<CopyRef, std::string> copies_;
+  std::map<TensorId, std::string> on_host_;
+  std::map<CopyRef, std::string> arrivals_;
   std::map<ValueId, std::string> scalars_;
   std::map<std::string, std::string, std::less<>> operators_;
 };

@@ -11,7 +11,14 @@ from rich.text import Text
 
 from magis.cli import status
 from magis.cli.files import check_distinct, check_writable
-from magis.cli.options import GraphFile, Json, Profile, device_profile
+from magis.cli.options import (
+    GraphFile,
+    Json,
+    OffloadDirectory,
+    OffloadTo,
+    Profile,
+    device_profile,
+)
 from magis.cli.outcome import Outcome
 from magis.cli.search import Budget, Target, resolve, search
 from magis.cli.status import UsageError
@@ -19,6 +26,7 @@ from magis.cli.subject import read_graph
 from magis.files import write_text
 from magis.limits import Limit, parse_limit
 from magis.report import Report
+from magis.runtime.offload import choose_offload
 from magis.runtime.parts import what_stays_whole
 from magis.runtime.plan_file import envelope
 
@@ -66,6 +74,24 @@ def optimize(
             "decides.",
         ),
     ] = 0,
+    swap: Annotated[
+        bool | None,
+        typer.Option(
+            "--swap/--no-swap",
+            help="Whether tensors may leave the device for a while. Default: as far as the device "
+            "profile has memory on the host.",
+        ),
+    ] = None,
+    host_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="The most that may be kept on the host at a time: 8GiB, 512MB or bytes. Default: "
+            "what the device profile says; on a CPU half of what is free, on a disk of its room.",
+        ),
+    ] = None,
+    offload_to: OffloadTo = "host",
+    offload_directory: OffloadDirectory = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="PLAN", help="Where to save the plan (JSON)."),
@@ -88,8 +114,23 @@ def optimize(
     _check_outputs(file, output, emit)
     graph = read_graph(file)
     profile = device_profile(device, graph.device)
+    offload = choose_offload(
+        swap=swap,
+        host_memory=host_memory,
+        offload_to=offload_to,
+        offload_directory=offload_directory,
+        profile=profile,
+    )
     target = resolve(graph, limit, profile, fission=fission)
-    result = search(graph, target, profile, budget, fission=fission, batch_parts=batch_parts)
+    result = search(
+        graph,
+        target,
+        profile,
+        budget,
+        fission=fission,
+        batch_parts=batch_parts,
+        host_memory=offload.host_memory,
+    )
     report = Report.build(
         result,
         device=profile,

@@ -40,6 +40,20 @@ GraphOrPlanFile = Annotated[
 ]
 
 
+OffloadTo = Annotated[
+    str,
+    typer.Option(
+        metavar="host|disk",
+        help="Where tensors go that leave the device for a while: memory, or a file in "
+        "--offload-directory.",
+    ),
+]
+OffloadDirectory = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="A folder on a local disk, for --offload-to disk."),
+]
+
+
 def one_of(option: str, value: str, choices: Sequence[str]) -> str:
     """`value` if it is one of `choices`; otherwise UsageError that names them all."""
     if value in choices:

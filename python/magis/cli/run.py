@@ -16,12 +16,13 @@ from rich.text import Text
 from magis.cli import status
 from magis.cli.files import read_text
 from magis.cli.hook import under_hook
-from magis.cli.options import Json
+from magis.cli.options import Json, OffloadDirectory, OffloadTo
 from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
 from magis.cli.status import UsageError
 from magis.cli.workload import workload_of
 from magis.report.text import bytes_text, change_text, percent_text, plural, seconds_text
+from magis.runtime.offload import choose_directory
 
 if TYPE_CHECKING:
     from magis import _core
@@ -53,6 +54,8 @@ def run(
         float | None,
         typer.Option(help="Largest difference from eager that is accepted; default none at all."),
     ] = None,
+    offload_to: OffloadTo = "host",
+    offload_directory: OffloadDirectory = None,
     json: Json = False,
 ) -> Outcome:
     """Run a plan against eager PyTorch on this machine.
@@ -65,13 +68,14 @@ def run(
     wrong with the input.
     """
     found, profile = _read(plan)
+    directory = choose_directory(offload_to, offload_directory)
     under_hook()
     _check_device(found)
     here = _profile_here(found, profile)
     promised = found.simulate(here)
-    eager_fits = _check_memory(found, promised, here)
+    eager_fits = _check_memory(found, promised, here, on_disk=directory is not None)
     with spinner("building the model"):
-        trial = _trial(found, model, str(plan))
+        trial = _trial(found, model, str(plan), directory)
     difference = None
     with spinner("comparing with eager" if eager_fits else "running the plan"):
         if eager_fits:
@@ -85,6 +89,7 @@ def run(
         trial.time(planned, eager, rounds)
     facts = _facts(promised, planned, eager, difference, tolerance)
     facts |= {"plan_device": profile, "plan_peak_bytes": found.simulate(profile).peak_bytes}
+    facts |= {"host_bytes": found.host_bytes, "offload_to": offload_to}
     return _outcome(facts, json)
 
 
@@ -126,17 +131,19 @@ def _check_device(plan: _core.Plan) -> None:
         torch.set_num_threads(int(threads))  # what kernels take as scratch depends on it
 
 
-def _trial(plan: _core.Plan, model: str | None, name: str) -> Trial:
+def _trial(plan: _core.Plan, model: str | None, name: str, directory: Path | None) -> Trial:
     from magis.cli.trial import Trial, capture_again, check_same_graph
 
     meta = plan.graph.meta
     workload = workload_of(meta, model, device=plan.graph.device)
     captured = capture_again(workload, meta, plan.graph.device)
     check_same_graph(plan, captured, name)
-    return Trial(workload, captured, plan)
+    return Trial(workload, captured, plan, directory)
 
 
-def _check_memory(plan: _core.Plan, promised: _core.Simulation, profile: str) -> bool:
+def _check_memory(
+    plan: _core.Plan, promised: _core.Simulation, profile: str, *, on_disk: bool
+) -> bool:
     """Whether eager fits, too. Raises UsageError if not even the plan does."""
     import torch
 
@@ -144,10 +151,12 @@ def _check_memory(plan: _core.Plan, promised: _core.Simulation, profile: str) ->
     from magis.runtime.free_memory import free_bytes
 
     free = free_bytes(torch.device(plan.graph.device))
-    if promised.peak_bytes > free:
+    # A CPU is its own host.
+    host = plan.host_bytes if plan.graph.device == "cpu" and not on_disk else 0
+    if promised.peak_bytes + host > free:
         raise UsageError(
-            f"the plan takes {bytes_text(promised.peak_bytes)}, and {bytes_text(free)} are free on "
-            "this machine; capture a smaller batch, or optimize for a lower limit"
+            f"the plan takes {bytes_text(promised.peak_bytes + host)}, and {bytes_text(free)} are "
+            "free on this machine; capture a smaller batch, or optimize for a lower limit"
         )
     # Eager differs from the captured order by some percent; its gradients stay for the comparison.
     eager = _core.Plan.program_order(plan.graph).simulate(profile).transient_peak_bytes
@@ -220,6 +229,9 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             f"{bytes_text(for_device)} ({for_device:,} bytes): the plan's promise, which includes "
             "that device's rounding to blocks",
         )
+    if host := facts["host_bytes"]:
+        where = "in a file" if facts["offload_to"] == "disk" else "in memory"
+        yield "host", f"{bytes_text(host)} ({host:,} bytes) {where}, apart from the promise"
     yield "measured", f"{bytes_text(measured)} ({agreement}; {facts['measured_with']})"
     eager = facts["eager_peak_bytes"]
     if eager is None:

@@ -60,6 +60,7 @@ def search(
     *,
     fission: bool,
     batch_parts: int,
+    host_memory: int | None,
 ) -> _core.Result:
     """The best plan found, verified. Ctrl-C ends the search; the best plan so far comes back.
 

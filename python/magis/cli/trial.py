@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from magis.measure import measure_peak
 from magis.runtime import replay
 from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
+from magis.runtime.host_pool import HostPool
 from magis.runtime.model_view import ModelView
 from magis.runtime.planned import PlannedStep
 from magis.runtime.sandbox import sandbox
@@ -39,7 +41,13 @@ class Run:
 class Trial:
     """Runs a plan and eager on the same batch; the model is afterwards as before."""
 
-    def __init__(self, workload: Workload, captured: Capture, plan: _core.Plan) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        captured: Capture,
+        plan: _core.Plan,
+        offload_directory: Path | None = None,
+    ) -> None:
         self._model = workload.model
         self._device = captured.device
         self._autocast = captured.autocast
@@ -52,7 +60,7 @@ class Trial:
         self._view = ModelView(workload.model)
         self._step = PlannedStep(
             captured,
-            CompiledPlan(plan, captured.device),
+            CompiledPlan(plan, captured.device, host=HostPool(captured.device, offload_directory)),
             self._arguments.paths,
             captured.device,
             _no_accumulation,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from magis.report.loops import read_loops
@@ -26,6 +27,9 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
       extra runs take together. Longest first.
     - `{"kind": "split", "loop", "part", "length", "parts", "operators"}`: so many operators run in
       `parts` parts of an axis, `part` of its `length` units at a time. Outer loops before inner.
+    - `{"kind": "swap", "operator", "tensor", "module", "source", "times", "bytes", "seconds"}`: a
+      tensor of `bytes` bytes that leaves for the host and is loaded back `times` times; `seconds`
+      is what its copies take together, in a loop those of one iteration. Longest first.
     """
     names_before = [point.result for point in before.timeline]
     # A begin has the name of the operator whose parts it puts together, and stands elsewhere.
@@ -35,6 +39,7 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
         edits.append({"kind": "reorder", "moved": moved, "operators": len(names_before)})
     edits.extend(_recomputations(plan, after))
     edits.extend(_splits(plan, after))
+    edits.extend(_swaps(plan, after))
     return edits
 
 
@@ -77,9 +82,34 @@ def _recomputations(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
         )
         edit["times"] += 1
         edit["seconds"] += point.end - point.start
-    return sorted(
-        found.values(), key=lambda edit: (-edit["seconds"], -edit["bytes"], edit["tensor"])
-    )
+    return _longest_first(found.values())
+
+
+def _swaps(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
+    tensors = {tensor.name: tensor for tensor in plan.graph.tensors} if after.copies else {}
+    found: dict[str, Edit] = {}
+    for point in after.copies:
+        tensor = tensors[point.tensor.partition(".")[0]]
+        edit = found.setdefault(
+            tensor.name,
+            {
+                "kind": "swap",
+                "operator": tensor.operator,
+                "tensor": tensor.name,
+                "module": tensor.module,
+                "source": tensor.source,
+                "times": 0,
+                "bytes": tensor.bytes,
+                "seconds": 0.0,
+            },
+        )
+        edit["times"] += point.kind == "load"
+        edit["seconds"] += point.end - point.start
+    return _longest_first(found.values())
+
+
+def _longest_first(edits: Iterable[Edit]) -> list[Edit]:
+    return sorted(edits, key=lambda edit: (-edit["seconds"], -edit["bytes"], edit["tensor"]))
 
 
 def _moved(before: list[str], after: list[str]) -> int:

@@ -25,6 +25,7 @@ GRADIENT = "parameter gradients"
 OUTPUT = "other outputs"
 SAVED = "forward activations saved for backward"
 RECOMPUTED = "recomputed activations"
+BACK = "activations back from the host"
 FORWARD = "forward temporaries"
 BACKWARD = "backward temporaries"
 CONCATENATED = "concatenated results of split regions"
@@ -79,6 +80,18 @@ class LikeTensors:
 
 
 @dataclass(frozen=True)
+class Swaps:
+    """What a plan keeps on the host for a while."""
+
+    host_bytes: int  # at most
+    bytes_to_host: int  # copied in one step
+    bytes_to_device: int
+    copy_seconds: float  # what these copies take, one after another
+    exposed_seconds: float  # of a step, waiting for copies
+    tensors: list[LikeTensors]  # that leave, largest first
+
+
+@dataclass(frozen=True)
 class MemoryReport:
     """A graph in program order, or a plan, simulated on the profile `device`."""
 
@@ -105,6 +118,7 @@ class MemoryReport:
     regions: list[str]  # that could run in parts, those that save most first; of an unsplit graph
     obstacles: list[str]  # what ends the axis of the batch, in words
     whole: list[str]  # operators that are never split, the opaque ones apart
+    swaps: Swaps | None  # none: every tensor stays on the device
 
     @classmethod
     def of_graph(cls, graph: _core.Graph, *, device: str) -> MemoryReport:
@@ -156,6 +170,7 @@ class MemoryReport:
             whole=sorted(set(regions.whole_operators()) - set(graph.opaque_operators()))
             if regions is not None
             else [],
+            swaps=_swaps(plan, simulation, loops) if simulation.copies else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -184,7 +199,7 @@ def _live_at_peak(
     plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops
 ) -> list[LiveAtPeak]:
     """Largest first."""
-    kind = _kinds(plan, loops)
+    kind = _kinds(plan, simulation, loops)
     live = [
         LiveAtPeak(
             name=hotspot.name,
@@ -202,6 +217,31 @@ def _live_at_peak(
     return sorted(live, key=lambda tensor: -tensor.bytes)
 
 
+def _swaps(plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops) -> Swaps:
+    stored = {point.tensor.partition(".")[0] for point in simulation.copies}
+    tensors = [
+        LiveAtPeak(
+            name=tensor.name,
+            bytes=tensor.bytes,
+            type=tensor.type,
+            kind=BACK,
+            operator=tensor.operator,
+            module=tensor.module,
+            source=tensor.source,
+        )
+        for tensor in plan.graph.tensors
+        if tensor.name in stored
+    ]
+    return Swaps(
+        host_bytes=simulation.host_peak_bytes,
+        bytes_to_host=simulation.bytes_to_host,
+        bytes_to_device=simulation.bytes_to_device,
+        copy_seconds=simulation.copy_seconds,
+        exposed_seconds=simulation.exposed_seconds,
+        tensors=_alike([_named_as_result(tensor, loops) for tensor in tensors])[:MOST_ROWS],
+    )
+
+
 def _named_as_result(tensor: LiveAtPeak, loops: GraphLoops) -> LiveAtPeak:
     """A loop's begin only allocates: what counts is whose parts its result holds."""
     result = loops.results.get(tensor.name)
@@ -212,8 +252,12 @@ def _named_as_result(tensor: LiveAtPeak, loops: GraphLoops) -> LiveAtPeak:
     return replace(tensor, operator=operator, module=result.module, source=result.source)
 
 
-def _kinds(plan: _core.Plan, loops: GraphLoops) -> Callable[[_core.LiveTensor], str]:
+def _kinds(
+    plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops
+) -> Callable[[_core.LiveTensor], str]:
     outputs = output_tensors(plan.graph)
+    loaded = {point.tensor for point in simulation.copies if point.kind == "load"}
+    stored = {point.tensor for point in simulation.copies if point.kind == "store"}
     readers = last_readers(plan)
     backward = {tensor.name for tensor in plan.graph.tensors if tensor.backward}
     backward |= loops.backward
@@ -226,6 +270,10 @@ def _kinds(plan: _core.Plan, loops: GraphLoops) -> Callable[[_core.LiveTensor], 
             return CONCATENATED if loops.results[tensor.name].concatenated else ACCUMULATED
         if tensor.backward:
             return BACKWARD
+        if live.name in loaded:
+            return BACK
+        if live.name in stored and live.name == tensor.name:
+            return SAVED
         if live.name != tensor.name:
             return RECOMPUTED
         return SAVED if readers.get(live.name, "") in backward else FORWARD

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from magis.report.memory import LikeTensors, MemoryReport, Share
 from magis.report.modules import NO_MODULE
-from magis.report.text import bytes_text, percent_text, plural, seconds_text
+from magis.report.text import bytes_text, copies_text, percent_text, plural, seconds_text
 from magis.report.wrapping import Dotted
 
 # Two lines each, so fewer than the data holds.
@@ -49,6 +49,8 @@ def memory_view(report: MemoryReport) -> RenderableType:
     if big:
         body = _biggest(big[:_MOST_BIGGEST])
         parts += _section("Biggest tensors live at the peak", body)
+    if report.swaps is not None:
+        parts += _section("Tensors that leave for the host", _biggest(report.swaps.tensors))
     for title, lines in (
         ("Could run in parts", report.regions),
         ("What ends the axis of the batch", report.obstacles),
@@ -90,6 +92,11 @@ def summary_view(report: MemoryReport) -> RenderableType:
             f" + {bytes_text(report.transient_peak_bytes)} in the step",
         ),
     )
+    if (swaps := report.swaps) is not None:
+        moved = copies_text(
+            swaps.bytes_to_host, swaps.bytes_to_device, swaps.copy_seconds, swaps.exposed_seconds
+        )
+        table.add_row("host", f"{bytes_text(swaps.host_bytes)} at most; {moved}")
     if report.peak_operator:
         place = _place(
             report.peak_operator, report.peak_module, report.peak_source, report.peak_loop

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from magis.report.edits import Edit, find_edits
 from magis.report.modules import NO_MODULE, without_layer_number
-from magis.report.text import bytes_text, change_text, percent_text, plural, seconds_text
+from magis.report.text import (
+    bytes_text,
+    change_text,
+    copies_text,
+    percent_text,
+    plural,
+    seconds_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,8 +25,8 @@ if TYPE_CHECKING:
 CAPTURED_BASELINE = "captured graph in program order"
 MEASURED_BASELINE = "eager, measured"
 
-# Recomputed operators are listed one line per (operator, module); more lines than this are summed
-# up.
+# What is recomputed or swapped is listed one line per (operator, module); more lines than this are
+# summed up.
 _MOST_LINES = 12
 
 _DONE_TITLE = "What was done"
@@ -61,6 +68,11 @@ class Report:
     replayed: str  # how the capture was compared with eager
     device: str  # the profile that times come from
     edits: list[Edit] = field(default_factory=list)  # see find_edits
+    host_bytes: int = 0  # the most that the plan keeps on the host
+    bytes_to_host: int = 0  # copied in one step
+    bytes_to_device: int = 0
+    copy_seconds: float = 0.0  # what these copies take, one after another
+    exposed_seconds: float = 0.0  # of a step, waiting for copies
 
     @classmethod
     def build(
@@ -111,6 +123,11 @@ class Report:
             replayed=replayed,
             device=device,
             edits=find_edits(result.plan, before, after),
+            host_bytes=after.host_peak_bytes,
+            bytes_to_host=after.bytes_to_host,
+            bytes_to_device=after.bytes_to_device,
+            copy_seconds=after.copy_seconds,
+            exposed_seconds=after.exposed_seconds,
         )
 
     @classmethod
@@ -133,8 +150,9 @@ class Report:
         lines = [text for text, _ in _headline(self)]
         lines += ["", *(f"  {name:<11}  {text}" for name, text in _figures(self))]
         if self.edits:
-            lines += ["", _DONE_TITLE, *(f"  {line}" for line in _done(self))]
-            lines += ["  " + "  ".join(cells) for cells in _aligned(_recomputed(self.edits))]
+            lines += ["", _DONE_TITLE]
+            for line, rows in _done(self):
+                lines += [f"  {line}", *("  " + "  ".join(cells) for cells in rows)]
         return "\n".join(lines)
 
     def __rich__(self) -> RenderableType:
@@ -157,9 +175,9 @@ class Report:
         parts += [Text(""), grid(_figures(self))]
         if self.edits:
             parts += [Text(""), Text(_DONE_TITLE, style="bold")]
-            parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _done(self)]
-        if again := _aligned(_recomputed(self.edits)):
-            parts.append(grid(again))
+            for line, rows in _done(self):
+                parts.append(Padding(Text(line), (0, 0, 0, 2)))
+                parts += [grid(rows)] if rows else []
         return Group(*parts)
 
 
@@ -206,6 +224,12 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
             f"{bytes_text(report.promised_peak_bytes)} = {bytes_text(report.persistent_bytes)}"
             f" persistent + {bytes_text(report.transient_peak_bytes)} in the step",
         ),
+        (
+            "host",
+            f"{bytes_text(report.host_bytes)} at most for tensors that leave the device"
+            if report.host_bytes
+            else "",
+        ),
         ("before", f"{bytes_text(report.baseline_peak_bytes)} ({report.baseline_source})"),
         (
             "time",
@@ -224,7 +248,8 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
     return [(name, text) for name, text in rows if text]
 
 
-def _done(report: Report) -> list[str]:
+def _done(report: Report) -> list[tuple[str, list[tuple[str, ...]]]]:
+    """(what was done, to whom: rows of a table)."""
     lines = []
     for edit in report.edits:
         if edit["kind"] == "reorder":
@@ -237,32 +262,43 @@ def _done(report: Report) -> list[str]:
             lines.append(
                 f"split: {plural(edit['operators'], 'operator')} in {parts} ({edit['loop']})"
             )
+    done: list[tuple[str, list[tuple[str, ...]]]] = [(line, []) for line in lines]
     again = [edit for edit in report.edits if edit["kind"] == "recompute"]
     if again:
         seconds = seconds_text(sum(edit["seconds"] for edit in again))
-        lines.append(f"recomputed: {plural(len(again), 'operator')}, {seconds} a step")
-    return lines
+        line = f"recomputed: {plural(len(again), 'operator')}, {seconds} a step"
+        done.append((line, _aligned(_grouped(again))))
+    swapped = [edit for edit in report.edits if edit["kind"] == "swap"]
+    if swapped:
+        moved = copies_text(
+            report.bytes_to_host,
+            report.bytes_to_device,
+            report.copy_seconds,
+            report.exposed_seconds,
+        )
+        line = f"swapped: {plural(len(swapped), 'tensor')}, {moved}"
+        done.append((line, _aligned(_grouped(swapped))))
+    return done
 
 
-def _recomputed(edits: list[Edit]) -> list[tuple[str, ...]]:
-    """(runs, operator, bytes, time, module) per operator and place, the costliest first."""
+def _grouped(edits: list[Edit]) -> list[tuple[str, ...]]:
+    """(times, operator, bytes, time, module) per operator and place, the costliest first."""
     groups: defaultdict[tuple[str, str], list[Edit]] = defaultdict(list)
     for edit in edits:
-        if edit["kind"] == "recompute":
-            groups[edit["operator"], without_layer_number(edit["module"])].append(edit)
+        groups[edit["operator"], without_layer_number(edit["module"])].append(edit)
     ranked = sorted(
         groups.items(), key=lambda item: (-sum(edit["seconds"] for edit in item[1]), item[0])
     )
     rows = [
-        _recomputed_row(group, operator, group[0]["module"] if len(group) == 1 else module)
+        _row(group, operator, group[0]["module"] if len(group) == 1 else module)
         for (operator, module), group in ranked[:_MOST_LINES]
     ]
     if rest := [edit for _, group in ranked[_MOST_LINES:] for edit in group]:
-        rows.append((*_recomputed_row(rest, "others", "")[:-1], ""))
+        rows.append((*_row(rest, "others", "")[:-1], ""))
     return rows
 
 
-def _recomputed_row(group: list[Edit], operator: str, module: str) -> tuple[str, ...]:
+def _row(group: list[Edit], operator: str, module: str) -> tuple[str, ...]:
     return (
         f"{sum(edit['times'] for edit in group)} x",
         operator,

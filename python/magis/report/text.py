@@ -24,6 +24,16 @@ def seconds_text(seconds: float) -> str:
     return "0 s"
 
 
+def copies_text(to_host: int, to_device: int, seconds: float, exposed: float) -> str:
+    """Bytes copied to the host and back in a step, and what of the copies' time is waited for."""
+    hidden = max(0.0, seconds - exposed)
+    return (
+        f"{bytes_text(to_host)} to the host and {bytes_text(to_device)} back a step; of "
+        f"{seconds_text(seconds)} of copying {seconds_text(hidden)} hidden, "
+        f"{seconds_text(exposed)} exposed"
+    )
+
+
 def percent_text(part: float, whole: float) -> str:
     """`part` of `whole` as "35.6 %"; "-" if there is no whole."""
     return f"{100 * part / whole:.1f} %" if whole else "-"

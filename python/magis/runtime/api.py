@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from magis.errors import MagisError
 from magis.limits import parse_limit
 from magis.runtime.batch import Arguments
 from magis.runtime.call import outside_inference_mode
+from magis.runtime.host_pool import HostPool
+from magis.runtime.offload import OffloadTo, choose_offload
 from magis.runtime.planner import SearchSettings, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.step import OnNewShape, Step, device_of
@@ -31,6 +34,10 @@ def optimize(
     verify: Verify = "auto",
     exact: bool = False,
     batch_parts: int = 0,
+    swap: bool | None = None,
+    host_memory: int | str | None = None,
+    offload_to: OffloadTo = "host",
+    offload_directory: str | os.PathLike[str] | None = None,
     tolerance: float | None = None,
     on_new_shape: OnNewShape = "replan",
     verify_every: int = 0,
@@ -64,6 +71,13 @@ def optimize(
             this machine shows that they do not, the step is planned without regions.
         batch_parts: run what can be split along the axis of the batch in so many parts, instead of
             leaving that to the search; the last part is shorter where the number does not divide.
+        swap: whether tensors may leave the device for a while. None: on a GPU, and wherever
+            `host_memory` or `offload_to` says so; True also on a CPU, which is its own host.
+        host_memory: the most that may be kept on the host at a time, bytes or "8GiB"; by default
+            what the device profile says, on a CPU half of what is free, on a disk half of its room.
+        offload_to: "host", memory (pinned on CUDA), or "disk", a file in `offload_directory`, which
+            is gone when the step is.
+        offload_directory: a folder on a local disk.
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
             None asks for equal bits, but for the rounding of sums that are added up part by part.
@@ -80,6 +94,7 @@ def optimize(
         CaptureError: the step cannot be captured; names the module and the line.
         LimitError: the limit is not understood, or lies below the certified lower bound.
         LimitNotMetError: with `strict`.
+        HostMemoryError: what the plan keeps on the host cannot be had; says why.
         ReplayError: the captured step does not reproduce eager; names the first tensor.
         MagisError: an argument is not understood.
     """
@@ -96,17 +111,35 @@ def optimize(
         _check_number("tolerance", tolerance, 0)
     arguments = Arguments(batch)
     place = device_of(model, arguments)
+    profile = choose_profile(device, place)
+    offload = choose_offload(
+        swap=swap,
+        host_memory=host_memory,
+        offload_to=offload_to,
+        offload_directory=offload_directory,
+        profile=profile,
+        is_cuda=place.type == "cuda",
+    )
     settings = SearchSettings(
         limit=limit,
-        profile=choose_profile(device, place),
+        profile=profile,
         time_budget=time_budget,
         strict=strict,
         seed=seed,
         progress=progress,
         exact=exact,
         batch_parts=batch_parts,
+        host_memory=offload.host_memory,
     )
-    workshop = Workshop(model, loss_fn, settings, device=place, verify=verify, tolerance=tolerance)
+    workshop = Workshop(
+        model,
+        loss_fn,
+        settings,
+        device=place,
+        verify=verify,
+        tolerance=tolerance,
+        host=HostPool(place, offload.directory),
+    )
     try:
         with outside_inference_mode():
             return Step(

@@ -63,6 +63,7 @@ class Call:
             if self.committed:
                 raise
             with DeferredInterrupt():
+                self.plan.settle()
                 release_frames(error, self.plan.file_name)
                 if generators is not None:
                     generators.restore()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import linecache
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,13 +13,14 @@ import torch
 
 from magis.capture.text import DTYPE_WORDS
 from magis.errors import PlanError
+from magis.runtime.host_pool import HostPool
 
 if TYPE_CHECKING:
     from magis import _core
 
 DTYPES = {word: dtype for dtype, word in DTYPE_WORDS.items()}
 
-Step = Callable[[Sequence[Any]], Sequence[torch.Tensor]]
+Step = Callable[..., Sequence[torch.Tensor]]
 
 
 class CompiledPlan:
@@ -26,33 +28,58 @@ class CompiledPlan:
 
     The source is registered with `linecache`, so a traceback through a step shows its lines; its
     file name is "<magis plan 1a2b3c4d>".
+
+    A plan that stores tensors on the host keeps them in `host`, by default a pool of its own, which
+    is made large enough now: HostMemoryError if that cannot be.
     """
 
-    def __init__(self, plan: _core.Plan, device: torch.device, heading: str = "") -> None:
+    def __init__(
+        self,
+        plan: _core.Plan,
+        device: torch.device,
+        heading: str = "",
+        host: HostPool | None = None,
+    ) -> None:
         self.plan = plan
         self.source = plan.source(heading)
         graph = plan.graph
         self.inputs = graph.inputs
         self.outputs = graph.outputs
         self.file_name = f"<magis plan {graph.fingerprint()[:8]}-{id(self):x}>"
-        self.step = self._define_step()
+        self.host_bytes = plan.host_bytes
+        self._host = host or HostPool(device)
+        self._names: dict[str, Any] = {}
+        if device.type != "meta":  # there is nothing to run, and perhaps no device to copy from
+            self._define()
+            if self.host_bytes:
+                self._host.at_least(self.host_bytes)
         self.constants = [
             load_constant(entry, device) for entry in self.inputs if entry.kind == "const"
         ]
         self.draws_random_numbers = any(map(is_random, graph.operator_counts()))
 
-    def _define_step(self) -> Step:
+    def _define(self) -> None:
         lines = self.source.splitlines(keepends=True)
         linecache.cache[self.file_name] = (len(self.source), None, lines, self.file_name)
         weakref.finalize(self, linecache.cache.pop, self.file_name, None)
-        namespace: dict[str, Any] = {"__name__": f"magis_plan_{id(self):x}"}
-        exec(compile(self.source, self.file_name, "exec"), namespace)
-        step: Step = namespace["step"]
-        return step
+        self._names["__name__"] = f"magis_plan_{id(self):x}"
+        exec(compile(self.source, self.file_name, "exec"), self._names)
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[torch.Tensor]:
         """Runs the step under the caller's modes; the result has one tensor per output."""
-        return self.step(inputs)
+        step: Step = self._names["step"]
+        if not self.host_bytes:
+            return step(inputs)
+        return step(inputs, self._host.at_least(self.host_bytes))
+
+    def settle(self) -> None:
+        """After a step that was broken off: waits for its copies to and from the host. Until then
+        they write to memory that the step's tensors are about to give back.
+        """
+        for name in ("to_host", "from_host"):
+            if name in self._names:
+                with contextlib.suppress(RuntimeError):  # the device has failed: nothing runs there
+                    self._names[name].synchronize()
 
 
 def load_constant(entry: _core.Input, device: torch.device) -> torch.Tensor:

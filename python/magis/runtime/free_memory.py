@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -13,11 +16,23 @@ _CGROUP = Path("/sys/fs/cgroup")
 def free_bytes(device: torch.device) -> int:
     """Free bytes on `device`; on a CPU what the system and the container's limit leave."""
     if device.type == "cuda":
+        import torch
+
         free, _ = torch.cuda.mem_get_info(device)
         # Memory that PyTorch holds in reserve is free to it, too.
         reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(free + reserve)
+    return free_host_bytes()
+
+
+def free_host_bytes() -> int:
+    """What the system and the container's limit leave. Free of PyTorch."""
     return min(_system_bytes(), _container_bytes())
+
+
+def free_disk_bytes(directory: Path) -> int:
+    """Of the file system that `directory` is on, for this user. Raises OSError."""
+    return shutil.disk_usage(directory).free
 
 
 def _system_bytes() -> int:

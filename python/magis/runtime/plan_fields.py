@@ -20,17 +20,20 @@ _ENVELOPE: dict[str, Any] = {
     "report": dict,
     "text": str,
 }
+_TENSOR_EDIT: dict[str, Any] = {
+    "operator": str,
+    "tensor": str,
+    "module": str,
+    "source": str,
+    "times": int,
+    "bytes": int,
+    "seconds": float,
+}
 _EDITS: dict[str, dict[str, Any]] = {
     "reorder": {"moved": int, "operators": int},
-    "recompute": {
-        "operator": str,
-        "tensor": str,
-        "module": str,
-        "source": str,
-        "times": int,
-        "bytes": int,
-        "seconds": float,
-    },
+    "recompute": _TENSOR_EDIT,
+    "split": {"loop": str, "part": int, "length": int, "parts": int, "operators": int},
+    "swap": _TENSOR_EDIT,
 }
 _WORDS = {
     str: "a text",

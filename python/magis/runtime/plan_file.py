@@ -37,7 +37,8 @@ class PlanFile:
     magis: str  # version that wrote it
     device: str  # profile that its times come from
     limit: str
-    promise: dict[str, Any]  # peak_bytes, persistent_bytes, transient_peak_bytes, seconds, met
+    promise: dict[str, Any]  # peak_bytes, persistent_bytes, transient_peak_bytes, host_bytes,
+    # seconds, met
     decisions: dict[str, Any]  # operators, operators_run, recomputed
     report: Report
     text: str
@@ -54,6 +55,7 @@ def envelope(plan: _core.Plan, report: Report) -> str:
             "peak_bytes": report.promised_peak_bytes,
             "persistent_bytes": report.persistent_bytes,
             "transient_peak_bytes": report.transient_peak_bytes,
+            "host_bytes": report.host_bytes,
             "seconds": report.seconds,
             "met": report.met,
         },

@@ -31,6 +31,7 @@ class SearchSettings:
     progress: Callback | None
     exact: bool = False  # bit for bit as eager
     batch_parts: int = 0  # in how many parts the batch runs; 0: as the search decides
+    host_memory: int | None = None  # bytes that may be kept there; None: what the profile says
 
 
 @dataclass(frozen=True)

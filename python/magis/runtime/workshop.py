@@ -18,6 +18,7 @@ from magis.runtime import replay
 from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.free_memory import free_bytes
+from magis.runtime.host_pool import HostPool
 from magis.runtime.lower_bound import check_lower_bound
 from magis.runtime.model_view import ModelView
 from magis.runtime.parts import what_stays_whole
@@ -64,6 +65,7 @@ class Workshop:
         device: torch.device,
         verify: Verify,
         tolerance: float | None,
+        host: HostPool,
     ) -> None:
         self.model = model
         self.loss_fn = loss_fn
@@ -71,6 +73,7 @@ class Workshop:
         self.device = device
         self.verify = verify
         self.tolerance = tolerance
+        self.host = host
 
     @property
     def runs_here(self) -> bool:
@@ -102,7 +105,7 @@ class Workshop:
             return self._plan_accumulation(planned, graph, bound, paths)
 
         def step_of(result: _core.Result) -> PlannedStep:
-            base = CompiledPlan(result.plan, self.device, self._heading(result))
+            base = self._compiled(result)
             return PlannedStep(captured, base, arguments.paths, self.device, plan_accumulation)
 
         result = self._search(graph, bound)
@@ -155,6 +158,9 @@ class Workshop:
     def _search(self, graph: _core.Graph, bound: Bound, *, fission: bool = True) -> _core.Result:
         return search(graph, self.settings, bound, measured_on=self.device, fission=fission)
 
+    def _compiled(self, result: _core.Result) -> CompiledPlan:
+        return CompiledPlan(result.plan, self.device, self._heading(result), self.host)
+
     def _tell_what_stays_whole(self, graph: _core.Graph) -> None:
         obstacles = what_stays_whole(graph, self.settings.profile)
         if obstacles:
@@ -190,7 +196,7 @@ class Workshop:
         bound = bound_for_accumulation(self.settings, bound, adding)
         result = self._search(adding, bound)
         tell_not_met(result, self.settings, bound, stacklevel=6)
-        plan = CompiledPlan(result.plan, self.device, self._heading(result))
+        plan = self._compiled(result)
         planned.reports[plan] = self._report(result, planned.report.replayed, None)
         return plan
 
@@ -281,7 +287,7 @@ class Workshop:
             graph = self._graph(captured)
             if not self._fits(baseline_of(graph, self.settings.profile), view):
                 continue
-            base = CompiledPlan(transplant(step.base.plan, graph), self.device)
+            base = CompiledPlan(transplant(step.base.plan, graph), self.device, host=self.host)
             small = PlannedStep(captured, base, smaller.paths, self.device, _never_accumulates)
             self.compare_with_eager(small, smaller, view)
             return f"on the batch cut to {length}, as eager does not fit: {self._agreement(small)}"
