@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
 import pytest
 from cli_support import TRAIN, Magis, assert_user_error
+from random_swaps import random_swaps
 
+from magis import _core
 from magis.cli.trial import Run, Trial
 
 
@@ -174,3 +177,61 @@ def test_what_is_no_plan_for_this_machine(plan: Path, magis: Magis, tmp_path: Pa
         "optimize", "sgd.magis", "--latency-limit", "1.1", "--state-budget", "1", "-o", "sgd.json"
     )
     assert_user_error(magis("run", "sgd.json"), "the optimizer's update is part of this plan")
+
+
+@pytest.fixture
+def swapping_plan(plan: Path) -> Path:
+    """The same with tensors that leave for the host."""
+    content = json.loads(plan.read_text())
+    content["text"] = random_swaps(content["text"], 1, share=0.6)
+    plan.write_text(json.dumps(content))
+    return plan
+
+
+def test_what_a_plan_keeps_on_the_host_is_reported_apart(
+    swapping_plan: Path, magis: Magis, tmp_path: Path
+) -> None:
+    text = json.loads(swapping_plan.read_text())["text"]
+    host_bytes = _core.Plan.parse(text).host_bytes
+    arguments = ("run", swapping_plan, "--model", "train.py:make", "--rounds", "1")
+    done = magis(*arguments, "--json")
+    assert done.status == 0, done.err
+    facts = done.json
+    assert facts["host_bytes"] == host_bytes > 0
+    assert facts["offload_to"] == "host"
+    assert facts["equal"] is True
+    assert facts["measured_peak_bytes"] == facts["promised_peak_bytes"]
+    disk = ("--offload-to", "disk", "--offload-directory", tmp_path)
+    before = sorted(tmp_path.iterdir())
+    shown = " ".join(magis(*arguments, *disk).out.split())
+    assert f"({host_bytes:,} bytes) in a file, apart from the promise" in shown
+    assert "(to the byte; profiler)" in shown
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--offload-to", "moon"], "choose one of host, disk"),
+        (["--offload-to", "disk"], "needs an offload directory"),
+        (["--offload-to", "disk", "--offload-directory", "missing"], "no file can be made in"),
+        (["--offload-directory", "."], 'goes with offload_to="disk"'),
+    ],
+)
+def test_where_to_offload_to_must_be_clear(
+    swapping_plan: Path, magis: Magis, words: list[str], said: str
+) -> None:
+    arguments = ("run", swapping_plan, "--model", "train.py:make")
+    assert_user_error(magis(*arguments, *words), said)
+
+
+def test_too_little_memory_for_plan_and_host(
+    swapping_plan: Path, magis: Magis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _core.Plan.parse(json.loads(swapping_plan.read_text())["text"])
+    most = found.simulate("cpu").peak_bytes + found.host_bytes
+    arguments = ("run", swapping_plan, "--model", "train.py:make", "--rounds", "1")
+    monkeypatch.setattr("magis.runtime.free_memory.free_bytes", lambda _: most - 1)
+    assert_user_error(magis(*arguments), "the plan takes")
+    monkeypatch.setattr("magis.runtime.free_memory.free_bytes", lambda _: most)
+    assert magis(*arguments).status == 0

@@ -107,3 +107,61 @@ def test_a_split_region() -> None:
         {"kind": "reorder", "moved": 1, "operators": 6},
         {"kind": "split", "loop": "r1", "part": 3, "length": 8, "parts": 3, "operators": 2},
     ]
+
+
+# %h is 8 * 16 * 4 = 512 bytes: it leaves once and comes back twice, the second time for %q.
+SWAPS = """\
+magis 1
+device cpu
+site @1 "net.act" "net.py:3"
+batch %x "[0]" : f32[8,16]
+%h = aten.exp(%x) : f32[8,16] @1
+%k = aten.sin(%h) : f32[8,16]
+%q = aten.mul.Tensor(%k, %h) : f32[8,16]
+%r = aten.sub.Tensor(%q, %h) : f32[8,16]
+output loss "" %r
+program
+run %h
+store %h
+run %k
+await %h
+free %h
+load %h as .1
+await %h.1
+run %q reading %h.1 over %k
+free %h.1
+load %h as .2
+await %h.2
+run %r reading %h.2 over %q
+free %h.2
+"""
+
+
+def test_a_tensor_that_leaves_for_the_host() -> None:
+    plan = _core.Plan.parse(SWAPS)
+    plan.verify()
+    after = plan.simulate("reference")
+    (edit,) = find_edits(plan, _core.Plan.program_order(plan.graph).simulate("reference"), after)
+    # A copy under this profile: 5 us and 512 bytes at 12.3e9 bytes a second; three of them.
+    copy_seconds = 5e-6 + 512 / 12.3e9
+    assert edit.pop("seconds") == pytest.approx(3 * copy_seconds)
+    assert edit == {
+        "kind": "swap",
+        "operator": "aten.exp",
+        "tensor": "h",
+        "module": "net.act",
+        "source": "net.py:3",
+        "times": 2,
+        "bytes": 512,
+    }
+    assert after.copy_seconds == pytest.approx(3 * copy_seconds)
+    assert (after.bytes_to_host, after.bytes_to_device) == (512, 1024)
+    assert (after.host_peak_bytes, plan.host_bytes) == (512, 512)
+    # %k's 5 us and some hide all but the rest of the store's; the loads hide behind nothing.
+    assert copy_seconds * 2 < after.exposed_seconds < copy_seconds * 3
+    assert [(point.kind, point.tensor) for point in after.copies] == [
+        ("store", "h"),
+        ("load", "h.1"),
+        ("load", "h.2"),
+    ]
+    assert all(point.end - point.start == pytest.approx(copy_seconds) for point in after.copies)

@@ -70,3 +70,54 @@ def test_long_paths_break_after_dots_and_slashes() -> None:
     ]
     assert broken("unbreakable", 4) == ["unbreakable"]
     assert broken("", 10) == [""]
+
+
+# Transient, in f32[64] of 256 bytes: %h; %h %k; %k alone while %h is away; %k %h.1 and %q at the
+# peak.
+SWAPS = """\
+magis 1
+device cpu
+site @1 "net.act" "net.py:3"
+batch %x "[0]" : f32[64]
+%h = aten.exp(%x) : f32[64] @1
+%k = aten.sin(%h) : f32[64]
+%q = aten.dot(%k, %h) : f32[] backward
+%r = aten.cat([%k, %h]) : f32[128] backward
+output loss "" %q
+output aux "r" %r
+program
+run %h
+store %h
+run %k
+await %h
+free %h
+load %h as .1
+await %h.1
+run %q reading %h.1
+run %r reading %h.1
+free %k, %h.1
+"""
+
+
+def test_what_is_away_and_what_is_back() -> None:
+    report = MemoryReport.of_plan(_core.Plan.parse(SWAPS), device="cpu")
+    assert report.transient_peak_bytes == 256 + 256 + 4 + 512
+    assert Share("activations back from the host", 256, 1) in report.by_kind
+    assert report.swaps is not None
+    assert (report.swaps.host_bytes, report.swaps.bytes_to_host) == (256, 256)
+    assert [tensors.names for tensors in report.swaps.tensors] == [["h"]]
+    assert report.swaps.tensors[0].module == "net.act"
+    console = Console(file=StringIO(), width=200)
+    console.print(memory_view(report))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "256 B at most; 256 B to the host and 256 B back a step; of " in shown
+    assert "Tensors that leave for the host" in shown
+    assert "256 B  %h f32[64], aten.exp" in shown
+
+
+def test_without_swaps_nothing_is_said_of_the_host() -> None:
+    report = MemoryReport.of_graph(wide_graph(["a"]), device="cpu")
+    assert report.swaps is None
+    console = Console(file=StringIO(), width=80)
+    console.print(memory_view(report))
+    assert "host" not in console.file.getvalue()  # type: ignore[attr-defined]

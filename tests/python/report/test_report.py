@@ -82,6 +82,41 @@ What was done
     )
 
 
+SWAPPED = replace(
+    GOOD,
+    host_bytes=6 * MIB,
+    bytes_to_host=8 * MIB,
+    bytes_to_device=12 * MIB,
+    copy_seconds=0.002,
+    exposed_seconds=0.0005,
+    edits=[
+        {
+            "kind": "swap",
+            "operator": "aten.gelu",
+            "tensor": f"gelu_{layer}",
+            "module": f"encoder.layer.{layer}.mlp",
+            "source": "model.py:3",
+            "times": 2 - layer,
+            "bytes": 4 * MIB,
+            "seconds": 0.001,
+        }
+        for layer in range(2)
+    ],
+)
+
+
+def test_what_is_kept_on_the_host() -> None:
+    lines = str(SWAPPED).splitlines()
+    assert "  host         6.00 MiB at most for tensors that leave the device" in lines
+    assert lines[-3:] == [
+        "What was done",
+        "  swapped: 2 tensors, 8.00 MiB to the host and 12.00 MiB back a step; "
+        "of 2.00 ms of copying 1.50 ms hidden, 500 us exposed",
+        "  3 x  aten.gelu  8.00 MiB  2.00 ms  encoder.layer.*.mlp",
+    ]
+    assert Report.from_json(json.loads(json.dumps(SWAPPED.to_json()))) == SWAPPED
+
+
 def test_on_a_wide_terminal_it_says_the_same() -> None:
     console = Console(file=StringIO(), width=120, markup=False, emoji=False, highlight=False)
     console.print(GOOD)
