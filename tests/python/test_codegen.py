@@ -16,7 +16,7 @@ from magis.verify import evaluate_all, verify_plan
 RANDOM_PLANS = sorted((Path(__file__).parents[1] / "data" / "random_plans").glob("*.plan"))
 
 Value: TypeAlias = torch.Tensor | float
-Step: TypeAlias = Callable[[list[Value]], tuple[torch.Tensor, ...]]
+Step: TypeAlias = Callable[..., tuple[torch.Tensor, ...]]  # of inputs, and of the host's memory
 
 
 def plan(text: str) -> _core.Plan:
@@ -254,3 +254,47 @@ def test_the_source_compiles_and_names_where_things_come_from() -> None:
     ).source("A heading.")
     assert ast.get_docstring(ast.parse(source)) == "A heading."
     assert "# net.0  (net.py:7)  forward" in source
+
+
+HOSTED = {
+    "bool": "bool", "u8": "uint8", "i64": "int64", "f16": "float16", "bf16": "bfloat16",
+    "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f64": "float64", "c64": "complex64",
+    "c128": "complex128",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", HOSTED)
+@pytest.mark.parametrize("layout", ["[3,5]", "[3,5]{1,3}", "[]"])
+def test_a_tensor_of_any_dtype_and_layout_comes_back_from_the_host(dtype, layout):
+    made = plan(f"""batch %x "x" : {dtype}{layout}
+%a = aten.clone(%x) : {dtype}{layout}
+%b = aten.full([7], 1.0, dtype=torch.float32) : f32[7]
+%c = aten.clone(%a) : {dtype}{layout}
+%d = aten.clone(%c) : {dtype}{layout}
+output aux "b" %b
+output aux "d" %d
+program
+run %a
+store %a
+run %b
+await %a
+free %a
+load %a as .1
+await %a.1
+run %c reading %a.1
+free %a.1
+store %c
+await %c
+free %c
+load %c as .1
+await %c.1
+run %d reading %c.1
+free %c.1
+""")
+    drawn = torch.randn(3, 5, generator=torch.Generator().manual_seed(1)) * 3
+    drawn = {"[3,5]": drawn, "[3,5]{1,3}": drawn.t().contiguous().t(), "[]": drawn[0, 0]}[layout]
+    x = drawn.to(getattr(torch, HOSTED[dtype]))
+    host = torch.full((made.host_bytes,), 0xFF, dtype=torch.uint8)
+    _, d = step_of(made)([x], host)
+    assert (d.dtype, d.shape, d.stride()) == (x.dtype, x.shape, x.stride())
+    assert d.flatten().view(torch.uint8).equal(x.flatten().view(torch.uint8))

@@ -3,6 +3,7 @@ of `hooked`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from magis import _core, measure, zoo
 from magis.capture import capture
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.host_pool import HostPool
+from magis.runtime.sandbox import same_bits
 from magis.runtime.scratch import with_measured_scratch, with_parts_measured
 from magis.verify import inputs_from
 from magis.verify.tensors import constant
@@ -26,6 +28,7 @@ from magis.verify.text import parse
 CPU = torch.device("cpu")
 FORMS = {operator: positions for operator, _, _, positions in _core.in_place_forms()}
 SEED = 2
+_IN_LOOP = re.compile(r"^ {8,}# \w+ leaves for the host$", re.MULTILINE)
 
 
 @dataclass
@@ -34,6 +37,7 @@ class Account:
 
     stores: int
     loads: int
+    in_loops: int  # of the stores
     promised: int  # transient bytes
     measured: int
     without: int  # transient bytes promised of the other
@@ -68,6 +72,7 @@ class Subject:
         return Account(
             stores=kinds.count("store"),
             loads=kinds.count("load"),
+            in_loops=len(_IN_LOOP.findall(compiled.source)),
             promised=promised.transient_peak_bytes,
             measured=measured,
             without=before.simulate("cpu").transient_peak_bytes,
@@ -118,12 +123,7 @@ def same(left: Sequence[Any], right: Sequence[Any]) -> bool:
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:
-    alike = a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
-    return (
-        alike and torch.equal(a.view(-1).view(torch.uint8), b.view(-1).view(torch.uint8))
-        if (alike and a.is_contiguous() and a.numel())
-        else alike and torch.equal(a, b)
-    )
+    return a.dtype == b.dtype and a.stride() == b.stride() and same_bits(a, b)
 
 
 def subject_of(name: str, *, directory: str | None = None, **options: Any) -> Subject:

@@ -57,6 +57,11 @@ class TestSwaps:
         assert [account["races"] for account in accounts(case)] == [[]] * len(accounts(case))
 
 
+@pytest.mark.parametrize("case", ["mlp, in parts", "btlm, uneven parts"])
+def test_tensors_of_loops_leave_in_every_iteration(case: str) -> None:
+    assert sum(account["in_loops"] for account in accounts(CASES[case])) > 0
+
+
 def test_some_swaps_lower_the_peak() -> None:
     """Not by design, they are random; but hardly ever none of them."""
     found = [account for name in ("bert", "unet", "gpt2") for account in accounts(CASES[name])]
