@@ -14,7 +14,8 @@ becomes the ATen operators that compute it:
   relu's mask       sign of relu's result: 0 or 1 in float32, as the authors count it
   W += dW           add_ to the parameter, after everything that reads it
 
-Results that nothing reads are outputs; parameters are written in place.
+What nothing reads is an output, unless another result of its operator is read; parameters are
+written in place.
 """
 
 from __future__ import annotations
@@ -293,11 +294,8 @@ def convert(document: dict[str, Any]) -> str:
     """The canonical text of a document's graph. Throws ConversionError."""
     nodes = [Node.read(entry) for entry in document["nodes"]]
     graph = Graph({node.id: node for node in nodes})
-    # Nodes are numbered as they were made: the loss is the last of the forward pass.
-    loss = max((n.id for n in nodes if n.kind == "ewise.uni.const.pow"), default=None)
     results: list[Array] = []
     for node in nodes:
-        graph.backward = loss is not None and node.id > loss
         if node.kind == "placeholder":
             graph.arrays[node.id] = placeholder(graph, node)
         elif node.kind in CONVERTERS:
@@ -306,8 +304,11 @@ def convert(document: dict[str, Any]) -> str:
             raise ConversionError(f"node {node.id}: there is no operator for {node.kind}")
         if graph.arrays[node.id][0].shape != node.shape:
             raise ConversionError(f"node {node.id}: {node.kind} gives another shape")
-        if node.kind not in ("placeholder", "ewise.bin.add_"):
+        if node.kind not in ("placeholder", "ewise.bin.add_", "index_out"):
             results.append(graph.arrays[node.id][0])
+        # The squared loss ends the forward pass. Masks that stand in it belong there, though only
+        # the backward pass reads them.
+        graph.backward |= node.kind == "ewise.uni.const.pow"
     name = document.get("workload", "authors")
     header = ["magis 1", "device cuda", f'meta model "{name}"', ""]
     lines = [*header, *graph.inputs, "", *graph.statements, "", *outputs(graph, results)]
