@@ -12,10 +12,10 @@ becomes the ATen operators that compute it:
   gradients of a    a transposed convolution for the input, which needs no activation; the weight's
   convolution       is convolution_backward with only that result
   relu's mask       sign of relu's result: 0 or 1 in float32, as the authors count it
-  W += dW           add_ to the parameter, after everything that reads it
+  W += dW           the parameter's new value, as an output: it takes over the gradient's memory,
+                    and the old value is there for whatever runs again
 
-What nothing reads is an output, unless another result of its operator is read; parameters are
-written in place.
+What else nothing reads is an output too, unless another result of its operator is read.
 """
 
 from __future__ import annotations
@@ -215,11 +215,10 @@ def mask(graph: Graph, node: Node) -> list[Array]:
 
 def update(graph: Graph, node: Node) -> list[Array]:
     parameter, gradient = graph.operands(node)
-    graph.read.update((parameter.name, gradient.name))
-    done = graph.fresh("updated")
-    line = f"%{done} = aten.add_.Tensor(%{parameter.name}, %{gradient.name}) : none backward"
-    graph.statements.append(line)
-    return [parameter]
+    updated = Array.dense(f"updated_{node.args[0]}", node.shape)
+    graph.emit("add.Tensor", [parameter, gradient], "{}, {}", [updated])
+    graph.updated[node.args[0]] = updated
+    return [updated]
 
 
 def concatenation(graph: Graph, node: Node) -> list[Array]:
@@ -316,9 +315,12 @@ def convert(document: dict[str, Any]) -> str:
 
 
 def outputs(graph: Graph, results: list[Array]) -> list[str]:
-    """What nothing reads. Parameters are written in place and need no line."""
     unread = dict.fromkeys(array.name for array in results if array.name not in graph.read)
-    return [f'output aux "[{i}]" %{name}' for i, name in enumerate(unread)] + [""]
+    return [
+        *(f'output aux "[{i}]" %{name}' for i, name in enumerate(unread)),
+        *(f'output param "w{weight}" %{new.name}' for weight, new in graph.updated.items()),
+        "",
+    ]
 
 
 def main() -> None:

@@ -47,6 +47,7 @@ class Graph:
     inputs: list[str] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
     arrays: dict[int, list[Array]] = field(default_factory=dict)  # results of each node
+    updated: dict[int, Array] = field(default_factory=dict)  # new values of weights, by node
     read: set[str] = field(default_factory=set)  # names that some statement reads
     backward: bool = False
     written: Counter[str] = field(default_factory=Counter)  # names that begin with each prefix
