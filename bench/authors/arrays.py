@@ -62,6 +62,10 @@ class Array:
         offset = self.offset + start * self.strides[dim]
         return Array(self.name, shape, self.strides, offset, self.storage)
 
+    def expanded(self, length: int) -> Array:
+        shape, strides = (length, *self.shape), (0, *self.strides)
+        return Array(self.name, shape, strides, self.offset, self.storage)
+
     def viewed(self, shape: Shape) -> Array | None:
         """The same elements in `shape`, in order; None if the strides do not allow it. No dimension
         may be 0 long."""

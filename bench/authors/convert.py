@@ -7,8 +7,8 @@ FOLDER holds `NAME.graph.json.gz`: operator kinds, shapes, arguments and element
 line of the step that the authors optimise (forward, a squared loss, backward, W += dW). Each node
 becomes the ATen operators that compute it:
 
-  einsums           mm and bmm on views; a contiguous copy where the strides allow no view, as
-                    PyTorch makes one (attention's heads)
+  einsums           mm and bmm on views (products.py): attention's heads are laid out so that few
+                    copies are needed
   gradients of a    a transposed convolution for the input, which needs no activation; the weight's
   convolution       is convolution_backward with only that result
   relu's mask       sign of relu's result: 0 or 1 in float32, as the authors count it
@@ -23,12 +23,12 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from arrays import Array, numbers
+from products import flex_matmul, matmul
 from writer import ConversionError, Graph, Node
 
 import magis._core as core
@@ -49,55 +49,6 @@ def simple(operator: str, arguments: str = "{}") -> Converter:
         return [result]
 
     return convert
-
-
-def transposed(order: str, swap: bool) -> str:
-    return order[:-2] + order[-1] + order[-2] if swap else order
-
-
-def flex_matmul(graph: Graph, node: Node) -> list[Array]:
-    """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n]; m, n and k are any number of
-    dimensions each, trans_a, trans_b and trans_c swap the last two groups of A, B and C."""
-    attrs = node.attrs
-    if attrs.get("activation") is not None:
-        raise ConversionError(f"node {node.id}: flex_matmul with an activation")
-    batch, summed = attrs["n_batch_dims"], attrs["n_reduce_dims"]
-    return product_of_groups(graph, node, batch, summed)
-
-
-def matmul(graph: Graph, node: Node) -> list[Array]:
-    return product_of_groups(graph, node, len(node.shape) - 2, 1)
-
-
-def product_of_groups(graph: Graph, node: Node, batch: int, summed: int) -> list[Array]:
-    left, right = graph.operands(node)
-    trans_a, trans_b, trans_c = (node.attrs[f"trans_{x}"] for x in "abc")
-    left = matrix(graph, left, batch, summed, rows_first=not trans_a)
-    right = matrix(graph, right, batch, summed, rows_first=not trans_b, right=True)
-    if trans_c:
-        left, right = transpose(graph, right), transpose(graph, left)
-    product = graph.product(left, right, f"mm_{node.id}")
-    return [graph.reshape(product, node.shape)]
-
-
-def matrix(
-    graph: Graph, array: Array, batch: int, summed: int, rows_first: bool, right: bool = False
-) -> Array:
-    """A factor as [batch, rows, columns]; rows come first in memory order unless it is said to be
-    transposed. The summed dimensions are a left factor's columns, a right one's rows."""
-    kept = len(array.shape) - batch - summed
-    rows = summed if right else kept
-    first = rows if rows_first else len(array.shape) - batch - rows
-    head, rest = array.shape[:batch], array.shape[batch:]
-    groups = (math.prod(rest[:first]), math.prod(rest[first:]))
-    shape = (math.prod(head), *groups) if batch else groups
-    folded = graph.reshape(array, shape)
-    return folded if rows_first else transpose(graph, folded)
-
-
-def transpose(graph: Graph, array: Array) -> Array:
-    last = len(array.shape) - 1
-    return graph.permute(array, (*range(last - 1), last, last - 1))
 
 
 def convolution_arguments(node: Node) -> str:
@@ -146,8 +97,8 @@ def convolution_weight_gradient(graph: Graph, node: Node) -> list[Array]:
 
 def weight_that_takes(graph: Graph, node: Node) -> Array:
     """The parameter that a gradient is added to: convolution_backward wants its shape."""
-    for reader in graph.nodes.values():
-        if reader.kind == "ewise.bin.add_" and reader.args[1] == node.id:
+    for reader in graph.readers[node.id]:
+        if reader.kind == "ewise.bin.add_":
             return graph.arrays[reader.args[0]][0]
     raise ConversionError(f"node {node.id}: no parameter takes this gradient")
 
@@ -303,7 +254,7 @@ def convert(document: dict[str, Any]) -> str:
             raise ConversionError(f"node {node.id}: there is no operator for {node.kind}")
         if graph.arrays[node.id][0].shape != node.shape:
             raise ConversionError(f"node {node.id}: {node.kind} gives another shape")
-        if node.kind not in ("placeholder", "ewise.bin.add_", "index_out"):
+        if not graph.readers[node.id] and node.kind not in ("ewise.bin.add_", "index_out"):
             results.append(graph.arrays[node.id][0])
         # The squared loss ends the forward pass. Masks that stand in it belong there, though only
         # the backward pass reads them.
@@ -315,9 +266,8 @@ def convert(document: dict[str, Any]) -> str:
 
 
 def outputs(graph: Graph, results: list[Array]) -> list[str]:
-    unread = dict.fromkeys(array.name for array in results if array.name not in graph.read)
     return [
-        *(f'output aux "[{i}]" %{name}' for i, name in enumerate(unread)),
+        *(f'output aux "[{i}]" %{array.name}' for i, array in enumerate(results)),
         *(f'output param "w{weight}" %{new.name}' for weight, new in graph.updated.items()),
         "",
     ]

@@ -48,10 +48,17 @@ class Graph:
     statements: list[str] = field(default_factory=list)
     arrays: dict[int, list[Array]] = field(default_factory=dict)  # results of each node
     updated: dict[int, Array] = field(default_factory=dict)  # new values of weights, by node
-    read: set[str] = field(default_factory=set)  # names that some statement reads
     backward: bool = False
     written: Counter[str] = field(default_factory=Counter)  # names that begin with each prefix
     views: dict[tuple[str, str], Array] = field(default_factory=dict)
+    permuted: dict[str, tuple[Array, Shape]] = field(default_factory=dict)  # of what, and how
+    readers: dict[int, list[Node]] = field(default_factory=dict)  # of each node
+
+    def __post_init__(self) -> None:
+        self.readers = {number: [] for number in self.nodes}
+        for node in self.nodes.values():
+            for arg in node.args:
+                self.readers[arg].append(node)
 
     def operand(self, node: Node, position: int) -> Array:
         return self.arrays[node.args[position]][0]
@@ -67,7 +74,6 @@ class Graph:
         results: Sequence[Array | None],
     ) -> None:
         """`arguments` holds a {} for each operand, in their order."""
-        self.read.update(array.name for array in operands)
         call = arguments.format(*(f"%{array.name}" for array in operands))
         names = ", ".join(
             f"%{self.fresh('nothing')}" if array is None else f"%{array.name}" for array in results
@@ -83,9 +89,19 @@ class Graph:
     # ---- views, each written once
 
     def permute(self, array: Array, dims: Shape) -> Array:
+        if array.name in self.permuted:
+            array, before = self.permuted[array.name]
+            dims = tuple(before[d] for d in dims)
         if dims == tuple(range(len(dims))):
             return array
-        return self._view(array, "permute", f"[{numbers(dims)}]", array.permuted(dims))
+        view = self._view(array, "permute", f"[{numbers(dims)}]", array.permuted(dims))
+        self.permuted[view.name] = (array, dims)
+        return view
+
+    def expand(self, array: Array, length: int) -> Array:
+        """The array `length` times, in a new first dimension."""
+        seen = array.expanded(length)
+        return self._view(array, "expand", f"[{numbers(seen.shape)}]", seen)
 
     def slice(self, array: Array, dim: int, start: int, end: int) -> Array:
         return self._view(
