@@ -1,15 +1,16 @@
 // Fission around the scheduling search: which regions run in parts, and in parts of what length.
 //
 // The graph with its losses opened is where regions are looked for; one that is taken is split in
-// the graph given, with only those losses opened that the region holds. Every (region, part length)
-// is first counted as it is, in program order; the most promising get a short search; the best of
-// those gets one region more, beside the others or inside one, chosen by what is live at its peak,
-// as long as that helps; the best few share what is left of the budget.
+// the graph given, with only those losses opened that the region holds. A search of one split graph
+// finds most of what it will find within a fraction of a second, so many are searched, each until
+// its patience runs out. Every (region, part length) is first counted as it is, in program order;
+// the most promising one of the region that saves most is searched at once, then the graph without
+// regions, then the others in the order of their promise. The best gets one region more, beside the
+// others or inside one, chosen by what is live at its peak, as long as that helps. What is left of
+// the budget goes to the best few.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <iterator>
-#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -20,8 +21,10 @@
 #include "magis/search/optimize.h"
 #include "magis/transform/opening.h"
 #include "search/budget.h"
+#include "search/exchange_rate.h"
 #include "search/objective.h"
-#include "search/part_lengths.h"
+#include "search/patience.h"
+#include "search/trials.h"
 
 namespace magis {
 namespace {
@@ -60,15 +63,15 @@ class FissionSearch {
         start_(Clock::now()) {}
 
   OptimizeResult run() {
-    // A part of the budget goes into the graph as it is: what needs no loop gets none.
-    best_ = searched(source_, costs_, kUnsplitShare * options_.time_budget, 4);
+    // A better order alone, which takes no time to find: what needs no loop gets none.
+    best_ = searched(source_, costs_, {.seconds = 0, .states = 8});
     best_cost_ = cost_of(best_);
     has_best_ = true;
     best_.bound = lower_bound_of(ground_.opened(), profile_,
                                  options_.host_memory.value_or(profile_.host_memory) > 0);
     if (options_.batch_parts > 0) {
       search_as_asked();
-    } else if (!is_perfect() && !stopped()) {
+    } else if (!done()) {
       search_regions();
     }
     best_.states_evaluated = evaluated_;
@@ -84,49 +87,40 @@ class FissionSearch {
   }
 
  private:
+  // Shares of the time budget. Until the third of them the single regions are searched, until the
+  // fourth those with one more.
   static constexpr double kUnsplitShare = 0.15;
   static constexpr double kSieveShare = 0.12;
-  static constexpr double kScreeningShare = 0.2;
-  static constexpr int kLabellings = 64;
-  static constexpr int kRegionsPerSize = 3;  // sizes within a factor of the square root of two
-  static constexpr std::size_t kPartLengths = 10;
-  static constexpr std::size_t kScreened = 10;
-  static constexpr int kExtensions = 3;
-  static constexpr std::size_t kExtended = 9;  // trials
-  static constexpr double kDeepShare = 0.08;
-  static constexpr double kExtensionShare = 0.12;
+  static constexpr double kRaceShare = 0.5;
+  static constexpr double kExtensionShare = 0.75;
+  static constexpr double kShortShare = 0.05;
+  static constexpr std::size_t kRaced = 24;
+  static constexpr std::size_t kExtended = 8;
+  static constexpr int kRounds = 4;
   static constexpr std::size_t kFinalists = 3;
 
-  struct Trial {
-    std::vector<FissionRegion> regions;  // of the opened graph
-    Cost cost;
-    Hotspots hotspots;  // once it was searched
+  // How much of what is left one search may have, and when it gives up before that.
+  struct Allowance {
+    Seconds seconds;
+    int64_t states = 1;   // one part in so many of the states left
+    double patience = 1;  // Patience's factor; 0: endless
   };
 
   // ---- the budget
 
   Seconds left() const { return options_.time_budget - since(start_); }
+  Seconds share(double of_budget) const { return of_budget * options_.time_budget; }
   bool stopped() const {
     return interrupted_ || left() <= 0 ||
            (options_.state_budget > 0 && evaluated_ >= options_.state_budget);
   }
-  // Options for one search within the whole: at most `seconds`, and 1 / `share` of the states left.
-  OptimizeOptions slice(Seconds seconds, int64_t share) {
-    OptimizeOptions options = options_;
-    options.time_budget = std::max(0.0, std::min(seconds, left()));
-    if (options_.state_budget > 0) {
-      options.state_budget =
-          std::max<int64_t>(1, (options_.state_budget - evaluated_ + share - 1) / share);
-    }
-    options.progress = [this](const Progress& progress) { return report(progress); };
-    return options;
-  }
+  bool done() const { return stopped() || is_perfect(); }
+
   // What one search says about itself, as part of the whole.
   bool report(const Progress& inner) {
     if (!options_.progress) return true;
     Progress progress = inner;
-    const Cost cost{inner.best_peak - costs_.persistent, to_picoseconds(inner.best_seconds)};
-    if (has_best_ && objective_.better(best_cost_, cost)) {
+    if (has_best_ && objective_.better(best_cost_, cost_of(inner))) {
       progress.best_peak = best_cost_.peak + costs_.persistent;
       progress.best_seconds = to_seconds(best_cost_.time);
       progress.met = best_.met;
@@ -138,16 +132,40 @@ class FissionSearch {
     return !interrupted_;
   }
 
+  // One search within the whole, its states counted.
+  OptimizeResult searched(const Graph& graph, const CostTable& costs, const Allowance& allowance) {
+    OptimizeOptions options = options_;
+    options.time_budget = std::max(0.0, std::min(allowance.seconds, left()));
+    if (options_.state_budget > 0) {
+      const int64_t states = options_.state_budget - evaluated_;
+      options.state_budget =
+          std::max<int64_t>(1, (states + allowance.states - 1) / allowance.states);
+    }
+    Patience patience(objective_, allowance.patience);
+    options.progress = [&](const Progress& progress) {
+      return report(progress) && (allowance.patience == 0 ||
+                                  patience.lasts(cost_of(progress), progress.states_evaluated));
+    };
+    OptimizeResult result = optimize_schedule(graph, costs, options);
+    evaluated_ += result.states_evaluated;
+    scored_ += result.states_scored;
+    return result;
+  }
+
   // ---- results
 
   static Cost cost_of(const OptimizeResult& result) {
     return {result.found.transient_peak, to_picoseconds(result.found.seconds)};
   }
+  Cost cost_of(const Progress& progress) const {
+    return {progress.best_peak - costs_.persistent, to_picoseconds(progress.best_seconds)};
+  }
   bool is_perfect() const {
     return best_.met && objective_.limits_memory() &&
            best_cost_.time <= to_picoseconds(best_.baseline.seconds);
   }
-  void offer(OptimizeResult result, const std::vector<FissionRegion>& regions, Graph split) {
+  void offer(OptimizeResult result, const std::vector<FissionRegion>& regions,
+             std::optional<Graph> split) {
     if (!objective_.better(cost_of(result), best_cost_)) return;
     result.baseline = best_.baseline;
     result.bound = best_.bound;
@@ -161,7 +179,7 @@ class FissionSearch {
 
   // The one region that the user named, whatever it costs.
   void search_as_asked() {
-    Trial trial{{ground_.batch_region(options_.batch_parts)}, {}, {}};
+    Trial trial{{ground_.batch_region(options_.batch_parts)}, {}, {}, {}};
     const OptimizeResult unsplit = std::move(best_);
     best_ = {};
     has_best_ = false;
@@ -170,7 +188,8 @@ class FissionSearch {
       throw UserError("the batch cannot run in parts: " + *why);
     }
     Graph graph = std::get<Graph>(std::move(made));
-    OptimizeResult result = searched(graph, make_cost_table(graph, profile_), left(), 1);
+    OptimizeResult result =
+        searched(graph, make_cost_table(graph, profile_), {.seconds = left(), .patience = 0});
     result.baseline = unsplit.baseline;
     result.bound = unsplit.bound;
     result.regions = trial.regions;
@@ -179,151 +198,113 @@ class FissionSearch {
     best_cost_ = cost_of(best_);
   }
 
-  // Regions of all sizes: a loss head of seven operators costs less time than half the network.
-  void find_regions() {
-    std::map<int, int> of_size;
-    CandidateOptions options;
-    options.labelling_limit = kLabellings;  // more have found no other regions on the zoo's models
-    for (FissionCandidate& found : ground_.candidates(options)) {
-      const auto count = static_cast<double>(found.region.operators.size());
-      if (++of_size[static_cast<int>(2 * std::log2(count))] > kRegionsPerSize) continue;
-      regions_.push_back(std::move(found.region));
+  void search_regions() {
+    ExchangeRate rate(objective_, to_picoseconds(best_.baseline.seconds));
+    rate_ = &rate;
+    const TrialMaker maker(ground_);
+    std::vector<Trial> searched_trials;
+    std::vector<Trial> waiting;
+    if (maker.region_count() > 0) waiting = sieved({maker.trials_of(0)}, left());
+    if (!waiting.empty()) {
+      search_short(waiting.front(), 8);
+      searched_trials.push_back(std::move(waiting.front()));
+      waiting.erase(waiting.begin());
     }
+    search_unsplit();
+    if (done()) return;
+    std::ranges::move(sieved(other_trials(maker), since(start_) + share(kSieveShare)),
+                      std::back_inserter(waiting));
+    race(waiting, searched_trials);
+    extend(maker, searched_trials);
+    search_deeply(searched_trials);
   }
 
-  // Every region in every number of parts, and masks as bits alone.
-  std::vector<Trial> single_trials() {
-    std::vector<Trial> trials;
-    if (!openable_masks(source_).empty()) trials.emplace_back();
-    for (const FissionRegion& region : regions_) {
-      for (const int64_t part : part_lengths(region.length, kPartLengths)) {
-        trials.push_back({{region}, {}, {}});
-        trials.back().regions[0].part = part;
-      }
-    }
+  void search_unsplit() {
+    if (done()) return;
+    OptimizeResult result =
+        searched(source_, costs_, {.seconds = share(kUnsplitShare), .states = 4});
+    rate_->learn(cost_of_baseline(), cost_of(result));
+    offer(std::move(result), {}, std::nullopt);
+  }
+  Cost cost_of_baseline() const {
+    return {best_.baseline.transient_peak, to_picoseconds(best_.baseline.seconds)};
+  }
+
+  // Every region but the first, in every number of parts, and masks as bits alone.
+  std::vector<std::vector<Trial>> other_trials(const TrialMaker& maker) const {
+    std::vector<std::vector<Trial>> trials;
+    if (!openable_masks(source_).empty()) trials.emplace_back(1);
+    for (std::size_t r = 1; r < maker.region_count(); ++r) trials.push_back(maker.trials_of(r));
     return trials;
   }
 
-  // `trial` with one region more, beside the others or inside one: those that save most of what is
-  // live at its peak now.
-  std::vector<Trial> extensions(const Trial& trial) {
-    std::vector<std::pair<Bytes, const FissionRegion*>> by_saving;
-    for (const FissionRegion& region : regions_) {
-      const Bytes saving = estimated_saving(ground_.axes(), region, trial.hotspots);
-      if (saving > 0) by_saving.emplace_back(-saving, &region);
-    }
-    std::ranges::stable_sort(by_saving, {}, [](const auto& pair) { return pair.first; });
-    std::vector<Trial> trials;
-    for (const auto& [saving, region] : by_saving) {
-      if (trials.size() >= kExtended) break;
-      add_trials_beside(trial.regions, *region, trials);
-      for (std::size_t c = 0; c < trial.regions.size(); ++c) {
-        add_nested_trials(trial.regions, c, *region, trials);
-      }
-    }
-    return trials;
-  }
-
-  void add_trials_beside(const std::vector<FissionRegion>& chosen, const FissionRegion& region,
-                         std::vector<Trial>& trials) {
-    std::vector<FissionRegion> beside = chosen;
-    beside.push_back(region);
-    if (why_invalid(ground_.axes(), beside)) return;
-    for (const int64_t part : halved_lengths(region.length)) {
-      beside.back().part = part;
-      trials.push_back({beside, {}, {}});
-    }
-  }
-
-  void add_nested_trials(const std::vector<FissionRegion>& chosen, std::size_t outer,
-                         const FissionRegion& region, std::vector<Trial>& trials) {
-    if (!std::ranges::includes(chosen[outer].operators, region.operators)) return;
-    FissionRegion around = chosen[outer];
-    add_child(around, region, region.length);
-    const int64_t length = around.children.back().length;
-    if (length < 2 || why_invalid(ground_.axes(), around)) return;
-    for (const int64_t part : halved_lengths(length)) {
-      around.children.back().part = part;
-      std::vector<FissionRegion> nested = chosen;
-      nested[outer] = around;
-      trials.push_back({std::move(nested), {}, {}});
-    }
-  }
-
-  // Counts trials as they are, until `until`; the most promising first.
-  std::vector<Trial> sieved(std::vector<Trial> trials, Seconds until) {
+  // Counts trials as they are, until `until`; those that may meet the limit, most promising first.
+  std::vector<Trial> sieved(std::vector<std::vector<Trial>> groups, Seconds until) {
     std::vector<Trial> counted;
-    // In strides, so that when time is short all regions have been looked at in some length.
+    std::size_t longest = 0;
+    for (const auto& group : groups) longest = std::max(longest, group.size());
+    // In turns, so that when time is short all groups have been looked at in some length.
     constexpr std::size_t kStride = 5;
     for (std::size_t first = 0; first < kStride; ++first) {
-      for (std::size_t t = first; t < trials.size(); t += kStride) {
-        if (interrupted_ || since(start_) > until) break;
-        if (count_plain(trials[t])) counted.push_back(std::move(trials[t]));
+      for (std::vector<Trial>& group : groups) {
+        for (std::size_t t = first; t < group.size(); t += kStride) {
+          if (interrupted_ || since(start_) > until) break;
+          if (count_plain(group[t])) counted.push_back(std::move(group[t]));
+        }
       }
     }
-    std::ranges::stable_sort(counted, {}, [&](const Trial& trial) { return promise(trial.cost); });
+    sort_by_promise(counted);
     return counted;
   }
+  void sort_by_promise(std::vector<Trial>& trials) const {
+    std::ranges::stable_sort(trials, {},
+                             [&](const Trial& trial) { return rate_->promise(trial.plain); });
+  }
 
-  // What a schedule search may make of a plain cost: what exceeds the limit is bought off, and what
-  // is left below it sold, at the price that recomputation had in the unsplit graph.
-  double promise(const Cost& cost) const {
-    const auto peak = static_cast<double>(cost.peak);
-    const auto time = static_cast<double>(cost.time);
-    if (!objective_.limits_memory()) {
-      const double left = static_cast<double>(objective_.time_limit()) - time;
-      return left < 0 ? 1e30 - left : peak - left / price_;
+  // Searches the most promising of `waiting`, which move to `searched_trials`; the promise of the
+  // others follows what the searches show.
+  void race(std::vector<Trial>& waiting, std::vector<Trial>& searched_trials) {
+    for (std::size_t t = 0; t < kRaced && !waiting.empty(); ++t) {
+      if (done() || since(start_) > share(kRaceShare)) return;
+      sort_by_promise(waiting);
+      search_short(waiting.front(), static_cast<int64_t>(2 * (kRaced - t)));
+      searched_trials.push_back(std::move(waiting.front()));
+      waiting.erase(waiting.begin());
     }
-    return time + price_ * std::max(0.0, peak - static_cast<double>(objective_.peak_limit()));
   }
 
-  // Picoseconds a byte.
-  void find_price() {
-    const auto bytes =
-        static_cast<double>(best_.baseline.transient_peak - best_.found.transient_peak);
-    const auto time = static_cast<double>(best_cost_.time - to_picoseconds(best_.baseline.seconds));
-    const double average = static_cast<double>(to_picoseconds(best_.baseline.seconds)) /
-                           static_cast<double>(std::max<Bytes>(best_.baseline.transient_peak, 1));
-    price_ = bytes > 0 && time > 0 ? time / bytes : average;
-  }
-
-  void search_regions() {
-    find_price();
-    find_regions();
-    std::vector<Trial> trials =
-        sieved(single_trials(), since(start_) + kSieveShare * options_.time_budget);
-    if (trials.size() > kScreened) trials.resize(kScreened);
-    screen(trials, since(start_) + kScreeningShare * options_.time_budget);
-    sort(trials);
-    for (int round = 0; round < kExtensions && !trials.empty(); ++round) {
-      if (stopped() || is_perfect()) return;
-      search_trial(trials.front(), kDeepShare * options_.time_budget, 4);
-      std::vector<Trial> extended = extensions(trials.front());
-      screen(extended, since(start_) + kExtensionShare * options_.time_budget);
+  // One region more for the best trial, as long as that makes it better.
+  void extend(const TrialMaker& maker, std::vector<Trial>& trials) {
+    for (int round = 0; round < kRounds; ++round) {
+      keep_searched(trials);
+      if (trials.empty() || done()) return;
       const Cost before = trials.front().cost;
-      std::ranges::move(extended, std::back_inserter(trials));
-      sort(trials);
-      if (trials.front().cost == before) break;
+      std::vector<Trial> extended = sieved({maker.extensions(trials.front())}, left());
+      if (extended.size() > kExtended) extended.resize(kExtended);
+      for (std::size_t t = 0; t < extended.size(); ++t) {
+        if (done() || since(start_) > share(kExtensionShare)) break;
+        search_short(extended[t], static_cast<int64_t>(4 * (extended.size() - t)));
+        trials.push_back(std::move(extended[t]));
+      }
+      keep_searched(trials);
+      if (trials.front().cost == before) return;
     }
+  }
+
+  void search_deeply(std::vector<Trial>& trials) {
+    keep_searched(trials);
     if (trials.size() > kFinalists) trials.resize(kFinalists);
     for (std::size_t f = 0; f < trials.size(); ++f) {
       const auto remaining = static_cast<int64_t>(trials.size() - f);
-      search_trial(trials[f], left() / static_cast<double>(remaining), remaining);
+      search(
+          trials[f],
+          {.seconds = left() / static_cast<double>(remaining), .states = remaining, .patience = 0});
     }
   }
 
-  // Searches each trial shortly. Those that were not searched are left out: one that cannot be
-  // split, and all that come after the end of the search, have neither cost nor hotspots.
-  void screen(std::vector<Trial>& trials, Seconds until) {
-    for (std::size_t t = 0; t < trials.size(); ++t) {
-      const auto remaining = static_cast<int64_t>(trials.size() - t);
-      const Seconds seconds = (until - since(start_)) / static_cast<double>(remaining);
-      search_trial(trials[t], seconds, 2 * remaining);
-    }
+  // Best first, without those that could not be searched.
+  void keep_searched(std::vector<Trial>& trials) const {
     std::erase_if(trials, [](const Trial& trial) { return trial.hotspots.empty(); });
-  }
-
-  void sort(std::vector<Trial>& trials) const {
     std::ranges::stable_sort(
         trials, [&](const Trial& a, const Trial& b) { return objective_.better(a.cost, b.cost); });
   }
@@ -336,35 +317,32 @@ class FissionSearch {
     return std::get<Graph>(std::move(made));
   }
 
+  // False if the trial can be no plan within the limit.
   bool count_plain(Trial& trial) {
     const std::optional<Graph> graph = split(trial);
     if (!graph) return false;
     const CostTable costs = make_cost_table(*graph, profile_);
     const std::optional<Program> program = lower(*graph, program_order(*graph));
     const Footprint found = footprint(*graph, *program, costs);
-    trial.cost = {found.transient_peak, to_picoseconds(found.seconds)};
+    trial.plain = {found.transient_peak, to_picoseconds(found.seconds)};
     ++evaluated_;
-    return true;
+    return trial.plain.time <= objective_.time_limit();
   }
 
-  // One search within the whole, its states counted.
-  OptimizeResult searched(const Graph& graph, const CostTable& costs, Seconds seconds,
-                          int64_t share) {
-    OptimizeResult result = optimize_schedule(graph, costs, slice(seconds, share));
-    evaluated_ += result.states_evaluated;
-    scored_ += result.states_scored;
-    return result;
+  void search_short(Trial& trial, int64_t states) {
+    search(trial, {.seconds = share(kShortShare), .states = states});
   }
 
-  void search_trial(Trial& trial, Seconds seconds, int64_t share) {
-    if (stopped() || is_perfect()) return;
+  void search(Trial& trial, const Allowance& allowance) {
+    if (done()) return;
     std::optional<Graph> graph = split(trial);
     if (!graph) return;
     const CostTable costs = make_cost_table(*graph, profile_);
-    OptimizeResult result = searched(*graph, costs, seconds, share);
+    OptimizeResult result = searched(*graph, costs, allowance);
     trial.cost = cost_of(result);
     trial.hotspots = ground_.hotspots(*graph, result.decisions, costs);
-    offer(std::move(result), trial.regions, *std::move(graph));
+    rate_->learn(trial.plain, trial.cost);
+    offer(std::move(result), trial.regions, std::move(graph));
   }
 
   const Graph& source_;
@@ -375,8 +353,7 @@ class FissionSearch {
   const FissionGround ground_;
   const Clock::time_point start_;
   const Seconds cpu_start_ = process_seconds();
-  std::vector<FissionRegion> regions_;  // candidates
-  double price_ = 0;
+  ExchangeRate* rate_ = nullptr;
   OptimizeResult best_;
   Cost best_cost_;
   bool has_best_ = false;

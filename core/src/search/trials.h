@@ -1,0 +1,42 @@
+// Which regions are tried, in parts of what length.
+#pragma once
+
+#include <vector>
+
+#include "magis/search/fission_ground.h"
+#include "search/objective.h"
+
+namespace magis {
+
+struct Trial {
+  std::vector<FissionRegion> regions;  // of the opened graph
+  Cost plain;                          // in program order
+  Cost cost;                           // of the best schedule so far
+  Hotspots hotspots;                   // once it was searched
+};
+
+class TrialMaker {
+ public:
+  // Looks for regions of all sizes: a loss head of seven operators costs less time than half the
+  // network. Keeps a reference to `ground`.
+  explicit TrialMaker(const FissionGround& ground);
+
+  // Single regions, those that save most first; each in every number of parts.
+  std::size_t region_count() const { return chosen_.size(); }
+  std::vector<Trial> trials_of(std::size_t region) const;
+  // `trial` with one region more, beside the others or inside one: those that save most of what is
+  // live at its peak now.
+  std::vector<Trial> extensions(const Trial& trial) const;
+
+ private:
+  void add_beside(const std::vector<FissionRegion>& chosen, const FissionRegion& region,
+                  std::vector<Trial>& trials) const;
+  void add_nested(const std::vector<FissionRegion>& chosen, std::size_t outer,
+                  const FissionRegion& region, std::vector<Trial>& trials) const;
+
+  const FissionGround& ground_;
+  std::vector<FissionRegion> regions_;
+  std::vector<std::size_t> chosen_;  // few of each size
+};
+
+}  // namespace magis
