@@ -40,7 +40,7 @@ struct PySimulation {
 
 // "%a" names an operator by its first result.
 std::string run_name(const Graph& graph, const Statement& run) {
-  std::string name = graph.value(graph.op(run.op).results.front()).name;
+  std::string name = graph.name(run.op);
   return run.copy == 0 ? name : name + "." + std::to_string(run.copy);
 }
 

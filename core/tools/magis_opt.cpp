@@ -168,8 +168,8 @@ void program_order_pass(State& state) {
 std::string bound_text(const Graph& graph, const LowerBound& bound) {
   std::string text = format_bytes(bound.bytes) + " (" + std::to_string(bound.bytes) + " B), ";
   if (!bound.op.valid()) return text + "what the outputs take together";
-  return text + "the working set of %" + graph.value(graph.op(bound.op).results.front()).name +
-         " = " + graph.op(bound.op).info->name;
+  return text + "the working set of %" + graph.name(bound.op) + " = " +
+         graph.op(bound.op).info->name;
 }
 
 Limit limit_of(const State& state, const CostTable& costs) {

@@ -229,7 +229,7 @@ std::vector<FissionRegion> enabled_regions(const FissionTree& tree) {
 
 std::string to_text(const Graph& graph, const FissionTree& tree) {
   std::string text;
-  const auto name = [&](OpId op) { return "%" + graph.value(graph.op(op).results[0]).name; };
+  const auto name = [&](OpId op) { return "%" + graph.name(op); };
   const auto print = [&](auto&& self, int parent, const std::string& indent) -> void {
     for (std::size_t n = 0; n < tree.nodes.size(); ++n) {
       const FissionNode& node = tree.nodes[n];

@@ -279,7 +279,7 @@ std::string to_text(const AxisGraph& axes, const Labelling& labelling) {
   std::string text = "length " + std::to_string(labelling.length) + "\n";
   for (const OpId op : labelling.operators) {
     const Label label = labelling.labels[op];
-    text += "%" + graph.value(graph.op(op).results[0]).name + " axis " + std::to_string(label.axis);
+    text += "%" + graph.name(op) + " axis " + std::to_string(label.axis);
     if (label.step != 1) text += " step " + std::to_string(label.step);
     text += "\n";
   }

@@ -9,10 +9,6 @@ namespace {
 
 using Fault = std::optional<std::string>;
 
-std::string name_of(const Graph& graph, OpId op) {
-  return "%" + graph.value(graph.op(op).results[0]).name;
-}
-
 // One region, its children apart.
 class Validity {
  public:
@@ -266,7 +262,7 @@ void print(const Graph& graph, const FissionRegion& region, const std::string& i
   text += indent + "fission part " + std::to_string(region.part) + " of " +
           std::to_string(region.length) + " {\n";
   for (std::size_t i = 0; i < region.operators.size(); ++i) {
-    text += indent + "  " + name_of(graph, region.operators[i]) + " axis " +
+    text += indent + "  " + "%" + graph.name(region.operators[i]) + " axis " +
             std::to_string(region.labels[i].axis);
     if (region.labels[i].step != 1) text += " step " + std::to_string(region.labels[i].step);
     text += "\n";

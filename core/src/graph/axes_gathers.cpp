@@ -36,11 +36,19 @@ Dims common_axes(SignatureBuilder& signature, const std::vector<const Type*>& te
   return dims;
 }
 
-bool same_rank(const std::vector<const Type*>& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [&](const Type* type) {
-    return type != nullptr && !type->shape.empty() &&
-           type->shape.size() == tensors[0]->shape.size();
-  });
+// (self, dim, index, ...): self has dimensions.
+struct Indexed {
+  const Type* self;
+  const Type* index;
+  std::size_t dim;
+  bool rank_fits(const Type& other) const { return other.shape.size() == self->shape.size(); }
+  bool index_is_vector() const { return index->shape.size() == 1; }
+};
+std::optional<Indexed> read_indexed(SignatureBuilder& signature) {
+  const Type* self = signature.operand(0);
+  const Type* index = signature.operand(2, "index");
+  if (self == nullptr || index == nullptr || self->shape.empty()) return std::nullopt;
+  return Indexed{self, index, signature.dimension(signature.integer(1, "dim"), self->shape.size())};
 }
 
 }  // namespace
@@ -48,14 +56,11 @@ bool same_rank(const std::vector<const Type*>& tensors) {
 // (self, dim, index) -> as long as index.
 Signature gather(const Graph& graph, const Operator& op) {
   SignatureBuilder signature(graph, op);
-  const Type* index = signature.operand(2, "index");
-  if (!same_rank({signature.operand(0), index})) return std::nullopt;
-  const std::size_t dim = signature.dimension(signature.integer(1, "dim"), index->shape.size());
-  Dims dims = common_axes(signature, {signature.operand(0), index}, dim);
+  const auto at = read_indexed(signature);
+  if (!at || !at->rank_fits(*at->index)) return std::nullopt;
+  Dims dims = common_axes(signature, {at->self, at->index}, at->dim);
   signature.set_operand(0, dims);
-  for (std::size_t d = 0; d < dims.size(); ++d) {
-    if (dims[d].axis < 0 && d == dim) dims[d] = signature.add_axis(index->shape[d]);
-  }
+  dims[at->dim] = signature.add_axis(at->index->shape[at->dim]);
   signature.set_operand(2, dims, "index");
   signature.set_result(0, dims);
   return signature.finish();
@@ -64,18 +69,19 @@ Signature gather(const Graph& graph, const Operator& op) {
 // (self, dim, index, src or value). Added, the source splits along `dim` too.
 Signature scatter_rows(const Graph& graph, const Operator& op, bool adds) {
   SignatureBuilder signature(graph, op);
-  const Type* self = signature.operand(0);
-  const Type* index = signature.operand(2, "index");
+  const auto at = read_indexed(signature);
+  if (!at || !at->rank_fits(*at->index)) return std::nullopt;
   const Type* source = signature.operand(3, "src");
   const bool has_source = source != nullptr && !source->shape.empty();
-  if (!same_rank({self, index, has_source ? source : index})) return std::nullopt;
-  const std::size_t dim = signature.dimension(signature.integer(1, "dim"), self->shape.size());
-  Dims dims = common_axes(signature, {self, index, has_source ? source : index}, dim);
+  if (has_source && !at->rank_fits(*source)) return std::nullopt;
+  Dims dims =
+      common_axes(signature, {at->self, at->index, has_source ? source : at->index}, at->dim);
   signature.set_operand(0, dims);
   signature.set_result(0, dims);
-  if (adds && has_source && source->shape[dim] == index->shape[dim]) {
-    dims[dim] = signature.add_axis(index->shape[dim]);
-    signature.combine(0, dims[dim], Dependence::sum);
+  const int64_t rows = at->index->shape[at->dim];
+  if (adds && has_source && source->shape[at->dim] == rows) {
+    dims[at->dim] = signature.add_axis(rows);
+    signature.combine(0, dims[at->dim], Dependence::sum);
     signature.add_once(0);
   }
   signature.set_operand(2, dims, "index");
@@ -86,16 +92,12 @@ Signature scatter_rows(const Graph& graph, const Operator& op, bool adds) {
 // (self, dim, index [n]) -> n long in dim.
 Signature index_select(const Graph& graph, const Operator& op) {
   SignatureBuilder signature(graph, op);
-  const Type* self = signature.operand(0);
-  const Type* index = signature.operand(2, "index");
-  if (self == nullptr || index == nullptr || self->shape.empty() || index->shape.size() != 1) {
-    return std::nullopt;
-  }
-  const std::size_t dim = signature.dimension(signature.integer(1, "dim"), self->shape.size());
-  Dims dims = common_axes(signature, {self}, dim);
+  const auto at = read_indexed(signature);
+  if (!at || !at->index_is_vector()) return std::nullopt;
+  Dims dims = common_axes(signature, {at->self}, at->dim);
   signature.set_operand(0, dims);
-  dims[dim] = signature.add_axis(index->shape[0]);
-  signature.set_operand(2, {dims[dim]}, "index");
+  dims[at->dim] = signature.add_axis(at->index->shape[0]);
+  signature.set_operand(2, {dims[at->dim]}, "index");
   signature.set_result(0, dims);
   return signature.finish();
 }
@@ -103,19 +105,15 @@ Signature index_select(const Graph& graph, const Operator& op) {
 // (self, dim, index [n], source n long in dim, or a value): added, rows of the source split too.
 Signature index_write(const Graph& graph, const Operator& op, bool adds) {
   SignatureBuilder signature(graph, op);
-  const Type* self = signature.operand(0);
-  const Type* index = signature.operand(2, "index");
-  if (self == nullptr || index == nullptr || self->shape.empty() || index->shape.size() != 1) {
-    return std::nullopt;
-  }
-  const std::size_t dim = signature.dimension(signature.integer(1, "dim"), self->shape.size());
-  Dims dims = common_axes(signature, {self}, dim);
+  const auto at = read_indexed(signature);
+  if (!at || !at->index_is_vector()) return std::nullopt;
+  Dims dims = common_axes(signature, {at->self}, at->dim);
   signature.set_operand(0, dims);
   signature.set_result(0, dims);
   if (adds) {
-    dims[dim] = signature.add_axis(index->shape[0]);
-    signature.set_operand(2, {dims[dim]}, "index");
-    signature.combine(0, dims[dim], Dependence::sum);
+    dims[at->dim] = signature.add_axis(at->index->shape[0]);
+    signature.set_operand(2, {dims[at->dim]}, "index");
+    signature.combine(0, dims[at->dim], Dependence::sum);
     signature.add_once(0);
   }
   const Type* source = signature.operand(3, "source");

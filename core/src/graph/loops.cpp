@@ -122,7 +122,7 @@ class LoopRules {
     if (!problem_) problem_ = message;
   }
   std::string name(ValueId id) const { return "%" + graph_.value(id).name; }
-  std::string name(OpId op) const { return name(graph_.op(op).results.front()); }
+  std::string name(OpId op) const { return "%" + graph_.name(op); }
 
   bool is_inside(LoopId inner, LoopId outer) const {
     while (inner.valid() && inner != outer) inner = graph_.loop(inner).parent;

@@ -25,10 +25,6 @@ Hotspots hotspots_of(const Graph& graph, const CostTable& costs) {
   return bytes;
 }
 
-std::string_view name_of(const Graph& graph, OpId op) {
-  return graph.value(graph.op(op).results.front()).name;
-}
-
 // What the batch brings along its first dimension.
 std::vector<TensorId> batch_tensors(const Graph& graph) {
   std::vector<TensorId> tensors;
@@ -46,8 +42,8 @@ using OpsByName = std::unordered_map<std::string_view, OpId>;
 // `region` of `from`, in the graph where `by_name` finds its operators.
 void carry_over(FissionRegion& region, const Graph& from, const OpsByName& by_name) {
   for (OpId& op : region.operators) {
-    const auto found = by_name.find(name_of(from, op));
-    MAGIS_CHECK(found != by_name.end(), name_of(from, op) << " is not there");
+    const auto found = by_name.find(from.name(op));
+    MAGIS_CHECK(found != by_name.end(), from.name(op) << " is not there");
     op = found->second;
   }
   for (FissionRegion& child : region.children) carry_over(child, from, by_name);
@@ -173,7 +169,7 @@ std::variant<Graph, std::string> FissionGround::split(
   const Graph graph = open(source_, needed).graph;
   OpsByName by_name;
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
-    by_name[name_of(graph, OpId(i))] = OpId(i);
+    by_name[graph.name(OpId(i))] = OpId(i);
   }
   std::vector<FissionRegion> carried(regions.begin(), regions.end());
   for (FissionRegion& region : carried) carry_over(region, opened_.graph, by_name);

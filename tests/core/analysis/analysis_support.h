@@ -22,7 +22,7 @@ inline Graph parse_body(const std::string& body) {
 // The operator whose first result is %name.
 inline OpId find_op(const Graph& graph, std::string_view name) {
   for (std::size_t o = 0; o < graph.op_count(); ++o) {
-    if (graph.value(graph.op(OpId(o)).results[0]).name == name) return OpId(o);
+    if (graph.name(OpId(o)) == name) return OpId(o);
   }
   ADD_FAILURE() << "no operator %" << name;
   return OpId();
@@ -32,7 +32,7 @@ inline OpId find_op(const Graph& graph, std::string_view name) {
 inline std::string names(const Graph& graph, const std::vector<OpId>& operators) {
   std::string text;
   for (const OpId op : operators) {
-    text += (text.empty() ? "" : " ") + graph.value(graph.op(op).results[0]).name;
+    text += (text.empty() ? "" : " ") + graph.name(op);
   }
   return text;
 }

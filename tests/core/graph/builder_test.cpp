@@ -26,9 +26,7 @@ OpId maker_of(const Graph& graph, std::string_view name) {
   return {};
 }
 
-std::string name_of(const Graph& graph, OpId op) {
-  return graph.value(graph.op(op).results[0]).name;
-}
+std::string name_of(const Graph& graph, OpId op) { return graph.name(op); }
 
 std::string predecessors_of(const Graph& graph, std::string_view name) {
   std::string text;

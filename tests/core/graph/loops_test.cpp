@@ -43,7 +43,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 OpId op_named(const Graph& graph, std::string_view result) {
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
-    if (graph.value(graph.op(OpId(i)).results[0]).name == result) return OpId(i);
+    if (graph.name(OpId(i)) == result) return OpId(i);
   }
   ADD_FAILURE() << result;
   return {};

@@ -21,8 +21,7 @@ struct Bound {
 Bound bound_of(const std::string& text) {
   const Graph graph = parse_graph("magis 1\ndevice cpu\n" + text, "test");
   const LowerBound bound = lower_bound(graph, make_cost_table(graph, device_profile("reference")));
-  return {bound.bytes,
-          bound.op.valid() ? graph.value(graph.op(bound.op).results.front()).name : "outputs"};
+  return {bound.bytes, bound.op.valid() ? graph.name(bound.op) : "outputs"};
 }
 
 TEST(LowerBound, IsTheLargestWorkingSet) {

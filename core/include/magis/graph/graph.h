@@ -127,6 +127,8 @@ class Graph {
   std::span<const Operator> operators() const { return operators_; }
   const Operator& op(OpId id) const { return operators_[static_cast<std::size_t>(id.index)]; }
   std::size_t op_count() const { return operators_.size(); }
+  // What text calls an operator: the name of its first result.
+  const std::string& name(OpId id) const { return values_[op(id).results.front()].name; }
   const IdMap<ValueId, Value>& values() const { return values_; }
   const Value& value(ValueId id) const { return values_[id]; }
   const IdMap<TensorId, Tensor>& tensors() const { return tensors_; }
