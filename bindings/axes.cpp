@@ -47,6 +47,7 @@ nb::object signature_object(const Graph& graph, OpId op) {
   object["results"] = rows(signature->results);
   object["dependence"] = dependence;
   object["added_once"] = std::vector<bool>(signature->added_once);
+  object["contiguous"] = std::vector<bool>(signature->contiguous);
   object["lengths"] = lengths;
   object["text"] = to_text(*signature);
   return object;

@@ -179,6 +179,7 @@ class AxisSignature(TypedDict):
     results: list[list[tuple[int, int]]]
     dependence: list[list[str]]  # [result][axis]: sliced sum maximum minimum product any all once
     added_once: list[bool]
+    contiguous: list[bool]
     lengths: list[tuple[int, str, int, int, int]]  # position or -1, keyword, item or -1, axis, step
     text: str
 

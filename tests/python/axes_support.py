@@ -179,6 +179,8 @@ def run_part(
         if found is not None:
             dim, step = found
             tensor = tensor.narrow(dim, start * step, length * step)
+            if signature["contiguous"][number]:
+                tensor = tensor.contiguous()
         if signature["added_once"][number] and sums and start > 0:
             tensor = torch.zeros_like(tensor)
         tensors.append(tensor)

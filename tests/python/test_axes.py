@@ -106,6 +106,10 @@ def _added_every_time(signature: _core.AxisSignature) -> None:
     signature["added_once"] = [False for _ in signature["added_once"]]
 
 
+def _read_as_it_lies(signature: _core.AxisSignature) -> None:
+    signature["contiguous"] = [False for _ in signature["contiguous"]]
+
+
 def _no_lengths(signature: _core.AxisSignature) -> None:
     signature["lengths"] = []
 
@@ -149,6 +153,20 @@ GROUPED = ([1], [0], [1], False, [0], 2)
                 False,
                 [0],
                 1,
+            ),
+        ),
+        (
+            _read_as_it_lies,
+            case(
+                "native_layer_norm_backward",
+                signed(3, 4, 5),
+                signed(3, 4, 5),
+                [5],
+                signed(3, 4, 1),
+                signed(3, 4, 1),
+                None,
+                None,
+                [True, False, False],
             ),
         ),
         (_no_lengths, case("slice_backward", X, [8, 4], 0, 0, 4, 1)),

@@ -79,6 +79,7 @@ std::string to_text(const AxisSignature& signature) {
   for (std::size_t i = 0; i < signature.operands.size(); ++i) {
     if (i > 0) text += ", ";
     if (signature.added_once[i]) text += '!';
+    if (signature.contiguous[i]) text += '#';
     text += row_text(signature, signature.operands[i]);
   }
   text += signature.operands.empty() ? "->" : " ->";

@@ -17,6 +17,7 @@ SignatureBuilder::SignatureBuilder(const Graph& graph, const Operator& op)
     signature_.operands.emplace_back(type.defined ? type.shape.size() : 0);
   }
   signature_.added_once.resize(places_.size());
+  signature_.contiguous.resize(places_.size());
   for (ValueId value : op.results) {
     const Type& type = graph.value(value).type;
     signature_.results.emplace_back(type.defined ? type.shape.size() : 0);
@@ -200,7 +201,7 @@ void SignatureBuilder::add_once(std::size_t position, std::string_view keyword) 
 
 void SignatureBuilder::needs_contiguous(std::size_t position) {
   for (std::size_t row = 0; row < places_.size(); ++row) {
-    if (is_at(places_[row], position, {})) contiguous_rows_.push_back(row);
+    if (is_at(places_[row], position, {})) signature_.contiguous[row] = true;
   }
 }
 
@@ -278,7 +279,11 @@ std::optional<AxisSignature> SignatureBuilder::finish() {
     fill_dependence(i);
   }
   if (failed_) return std::nullopt;
-  for (std::size_t row : contiguous_rows_) keep_scattered_axes_whole(row);
+  for (std::size_t row = 0; row < places_.size(); ++row) {
+    if (!signature_.contiguous[row]) continue;
+    signature_.contiguous[row] = fills_memory_in_order(graph_.value(places_[row].value).type);
+    if (!signature_.contiguous[row]) keep_scattered_axes_whole(row);
+  }
   return std::move(signature_);
 }
 

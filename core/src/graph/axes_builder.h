@@ -58,7 +58,7 @@ class SignatureBuilder {
   void combine(std::size_t result, const Dims& dims, Dependence dependence);
   void add_once(std::size_t position, std::string_view keyword = {});
   // The kernel reads this operand as contiguous memory, whatever its strides say, or refuses it
-  // otherwise: slices other than of its first dimension are ruled out.
+  // otherwise. One that is not contiguous as a whole is sliced along its first dimension alone.
   void needs_contiguous(std::size_t position);
   // The integer, or the list of integers, at that place repeats the lengths of `dims`.
   void repeats_length(std::size_t position, DimAxis dim, int64_t step = 1);
@@ -84,7 +84,6 @@ class SignatureBuilder {
   const Graph& graph_;
   const Operator& op_;
   std::vector<Place> places_;
-  std::vector<std::size_t> contiguous_rows_;
   AxisSignature signature_;
   bool failed_ = false;
 };
@@ -97,7 +96,7 @@ class SignatureBuilder {
 //   . .*    a dimension, or any number of them, that belong to no axis
 //   ~mn     broadcasts to mn
 //   !mn     enters the result's sum as it is: only one part may add it
-//   #mn     is read as contiguous memory: split along its first dimension alone
+//   #mn     is read as contiguous memory: a part that is not is copied
 //   [mk]    a list of integers that repeats the lengths of m and k
 //   _       an argument that has nothing to do with axes
 //   mn+k    a result that is a sum over k

@@ -86,6 +86,16 @@ Strides contiguous_strides(const Shape& shape) {
 
 bool is_contiguous(const Type& type) { return type.strides == contiguous_strides(type.shape); }
 
+bool fills_memory_in_order(const Type& type) {
+  if (element_count(type.shape) == 0) return true;
+  int64_t expected = 1;
+  for (std::size_t d = type.shape.size(); d-- > 0;) {
+    if (type.shape[d] != 1 && type.strides[d] != expected) return false;
+    expected *= type.shape[d];
+  }
+  return true;
+}
+
 bool is_dense(const Type& type) {
   if (element_count(type.shape) == 0) return true;
   std::vector<std::pair<int64_t, int64_t>> dimensions;  // stride, length

@@ -6,35 +6,14 @@
 #include "graph/loops.h"
 #include "magis/base/error.h"
 #include "magis/graph/axes.h"
+#include "magis/graph/view_type.h"
 #include "transform/part_values.h"
 #include "transform/rebuilder.h"
 #include "transform/region_tree.h"
+#include "transform/split_operators.h"
 
 namespace magis {
 namespace {
-
-// How the parts of a result are put together.
-std::string_view combining_operator(Dependence dependence) {
-  switch (dependence) {
-    case Dependence::sliced:
-      return "magis.write_part";
-    case Dependence::sum:
-      return "magis.add_part";
-    case Dependence::maximum:
-      return "magis.max_part";
-    case Dependence::minimum:
-      return "magis.min_part";
-    case Dependence::product:
-      return "magis.mul_part";
-    case Dependence::any:
-      return "magis.any_part";
-    case Dependence::all:
-      return "magis.all_part";
-    case Dependence::once:
-      return "magis.keep_part";
-  }
-  return "";
-}
 
 class Fission {
  public:
@@ -42,7 +21,7 @@ class Fission {
       : graph_(graph),
         tree_(graph, regions),
         values_(graph, tree_, builder_),
-        signatures_(graph.op_count()) {}
+        operators_(graph, tree_) {}
 
   Graph run() {
     copy_header(graph_, builder_);
@@ -120,30 +99,66 @@ class Fission {
     return {std::move(lengths)};
   }
 
-  // A sum in float32 is rounded once; what the surrounding region hands on is handed on.
+  // What is added once goes to a sum that is complete; a sum in float32 is rounded once; what the
+  // surrounding region hands on is handed on.
   void finish_result(RegionIndex region, std::size_t i, ValueId result,
                      const std::vector<std::optional<PartLength>>& dims) {
     const TensorId tensor = tree_[region].results[i];
+    const RegionIndex parent = tree_[region].parent;
+    const OpId op = graph_.tensor(tensor).producer;
     const DType dtype = graph_.value(owner(tensor)).type.dtype;
-    if (builder_.value(result).type.dtype != dtype) {
+    if (operators_.addend(op) && operators_.summing_region(op) == region)
+      result = add_addend(op, parent, result);
+    Type type = builder_.value(result).type;
+    if (type.dtype != dtype) {
       Operator cast;
       cast.info = &op_info("aten._to_copy");
       cast.args = {{result}};
       cast.kwargs = {{"dtype", {Symbol{std::string(torch_word(dtype))}}}};
-      Type type = builder_.value(result).type;
       type.dtype = dtype;
       type.storage = minimal_storage(type);
-      result =
-          builder_.add_operator(std::move(cast), {values_.unused(graph_.value(owner(tensor)).name)},
-                                {std::move(type)})[0];
-      values_.set(owner(tensor), tree_[region].parent, {result, dims});
+      result = add_step(std::move(cast), graph_.value(owner(tensor)).name, std::move(type));
     }
-    hand_out(tensor, tree_[region].parent, result);
+    values_.set(owner(tensor), parent, {result, dims});
+    hand_out(tensor, parent, result);
   }
 
-  std::vector<ValueId> values_read(RegionIndex region) const {
+  // From what a region adds up to what is read outside.
+  ValueId add_step(Operator step, const std::string& name, Type type) {
+    return builder_.add_operator(std::move(step), {values_.unused(name)}, {std::move(type)})[0];
+  }
+
+  // In the dtype of the sum, before that is rounded.
+  ValueId add_addend(OpId op, RegionIndex here, ValueId sum) {
+    const Addend& added = *operators_.addend(op);
+    const ValueId source = std::get<ValueId>(graph_.op(op).args[added.argument].value);
+    ValueId value =
+        values_.read(source, op, operators_.signature(op).operands[added.operand], here);
+    for (std::size_t d = 0; d < added.dimensions_behind; ++d) {
+      Call call;
+      call.info = &op_info("aten.unsqueeze");
+      call.args = {{value}, {int64_t{-1}}};
+      const auto type = derive_view(call, builder_.value(value).type);
+      MAGIS_CHECK(std::holds_alternative<Type>(type), std::get<std::string>(type));
+      value = builder_.add_view(values_.unused(graph_.value(source).name + "_unsqueezed"),
+                                std::move(call), std::get<Type>(type));
+    }
+    Operator add;
+    add.info = &op_info("aten.add.Tensor");
+    add.args = {{sum}, {value}};
+    if (added.scale != Arg{}) add.kwargs = {{"alpha", added.scale}};
+    add.site = graph_.op(op).site;
+    add.backward = graph_.op(op).backward;
+    const Value& whole = graph_.value(graph_.op(op).results[0]);
+    const Type& type = builder_.value(sum).type;
+    return add_step(std::move(add),
+                    type.dtype == whole.type.dtype ? whole.name : whole.name + "_sum", type);
+  }
+
+  std::vector<ValueId> values_read(RegionIndex region) {
     std::vector<ValueId> reads;
     for (const TensorId tensor : tree_[region].reads) {
+      if (!operators_.is_read_in(region, tensor)) continue;
       const RegionIndex home = tree_.common(tree_.around(graph_.tensor(tensor).producer), region);
       reads.push_back(values_.tensor(owner(tensor), home).id);
     }
@@ -152,13 +167,14 @@ class Fission {
 
   // Which dimensions of a tensor follow a part in the body of `region`.
   std::vector<std::optional<PartLength>> result_dims(TensorId tensor, RegionIndex region) {
-    const auto [op, result] = maker(tensor);
+    const auto [op, result] = operators_.maker(tensor);
     std::vector<std::optional<PartLength>> dims;
     const std::size_t rank = graph_.value(owner(tensor)).type.shape.size();
     for (std::size_t d = 0; d < rank; ++d) {
-      dims.push_back(region == kOutside
-                         ? std::nullopt
-                         : values_.length_of(op, signature(op).results[result][d], region));
+      dims.push_back(
+          region == kOutside
+              ? std::nullopt
+              : values_.length_of(op, operators_.signature(op).results[result][d], region));
     }
     return dims;
   }
@@ -166,9 +182,8 @@ class Fission {
   Type accumulator_type(TensorId tensor, RegionIndex region,
                         const std::vector<std::optional<PartLength>>& dims) {
     const Value& value = graph_.value(owner(tensor));
-    const auto [op, result] = maker(tensor);
-    const Dependence dependence = dependence_on(op, result, region);
-    if (dependence != Dependence::sliced && dependence != Dependence::once) refuse_added_once(op);
+    const auto [op, result] = operators_.maker(tensor);
+    const Dependence dependence = operators_.dependence(op, result, region);
     Type type = PartValues::dense_type(value.type, PartValues::part_shape(value.type.shape, dims),
                                        value.name);
     if (dependence == Dependence::sum && is_half(type.dtype)) {
@@ -180,11 +195,10 @@ class Fission {
 
   std::string result_name(TensorId tensor, RegionIndex region) {
     const Value& value = graph_.value(owner(tensor));
-    const auto [op, result] = maker(tensor);
+    const auto [op, result] = operators_.maker(tensor);
     std::string name = value.name;
-    if (is_half(value.type.dtype) && dependence_on(op, result, region) == Dependence::sum) {
-      name += "_sum";
-    }
+    const bool sums = operators_.dependence(op, result, region) == Dependence::sum;
+    if (sums && (is_half(value.type.dtype) || operators_.addend(op) != nullptr)) name += "_sum";
     if (tree_[region].parent != kOutside) name += "_" + tree_[region].name;
     return name;
   }
@@ -192,8 +206,8 @@ class Fission {
   // Puts the part of `tensor` that the body of `region` made into the region's result.
   void hand_out(TensorId tensor, RegionIndex region, ValueId part) {
     if (region == kOutside || std::ranges::count(tree_[region].results, tensor) == 0) return;
-    const auto [op, result] = maker(tensor);
-    const Dependence dependence = dependence_on(op, result, region);
+    const auto [op, result] = operators_.maker(tensor);
+    const Dependence dependence = operators_.dependence(op, result, region);
     const ValueId whole = values_.tensor(owner(tensor), tree_[region].parent).id;
     Operator write;
     write.info = &op_info(combining_operator(dependence));
@@ -202,7 +216,7 @@ class Fission {
     write.args = {{whole}};
     if (dependence == Dependence::sliced) {
       const Label& label = tree_[region].labels[op];
-      const std::vector<DimAxis>& dims = signature(op).results[result];
+      const std::vector<DimAxis>& dims = operators_.signature(op).results[result];
       const auto dim = std::ranges::find(dims, label.axis, &DimAxis::axis);
       write.args.push_back({static_cast<int64_t>(dim - dims.begin())});
       write.args.push_back({values_.length(dim->step * label.step, region)});
@@ -220,12 +234,8 @@ class Fission {
 
   void emit_operator(OpId id, RegionIndex region) {
     const Operator& op = graph_.op(id);
-    Operator part = op;
-    std::size_t operand = 0;
-    for (Arg& arg : part.args) renew(arg, id, region, operand);
-    for (auto& [keyword, arg] : part.kwargs) renew(arg, id, region, operand);
-    if (region != kOutside) rescale_arguments(part, id, region);
-    if (adds_product(id, region)) return add_product(part, id, region);
+    Operator part = part_of(id, region);
+    if (adds_product(part, id, region)) return add_product(std::move(part), id);
     std::vector<std::string> names;
     std::vector<Type> types;
     std::vector<std::vector<std::optional<PartLength>>> dims(op.results.size());
@@ -252,19 +262,57 @@ class Fission {
     }
   }
 
+  // The call in the body of `region`.
+  Operator part_of(OpId id, RegionIndex region) {
+    Operator part = graph_.op(id);
+    const Addend* added = operators_.addend(id);
+    std::size_t operand = 0;
+    for (std::size_t i = 0; i < part.args.size(); ++i) {
+      if (added != nullptr && added->droppable && i == added->argument) {
+        ++operand;
+      } else {
+        renew(part.args[i], id, region, operand);
+      }
+    }
+    for (auto& [keyword, arg] : part.kwargs) renew(arg, id, region, operand);
+    if (region != kOutside) rescale_arguments(part, id, region);
+    if (added == nullptr) return part;
+    if (added->droppable) return without(*added, std::move(part));
+    put_zeros(part.args[added->argument], id);
+    return part;
+  }
+
+  void put_zeros(Arg& arg, OpId op) {
+    const ValueId like = std::get<ValueId>(arg.value);
+    const Value& value = builder_.value(like);
+    Operator zeros;
+    zeros.info = &op_info("aten.zeros_like");
+    zeros.args = {{like}};
+    zeros.site = graph_.op(op).site;
+    zeros.backward = graph_.op(op).backward;
+    Type type = PartValues::in_stride_order(value.type, value.type.shape);
+    const std::string name = values_.unused(value.name + "_zeros");
+    arg = {builder_.add_operator(std::move(zeros), {name}, {std::move(type)})[0]};
+  }
+
   void renew(Arg& arg, OpId op, RegionIndex region, std::size_t& operand) {
     if (auto* id = std::get_if<ValueId>(&arg.value)) {
-      static const std::vector<DimAxis> kWhole;
-      const auto& dims = region == kOutside ? kWhole : signature(op).operands.at(operand);
-      ++operand;
-      *id = values_.read(*id, op, dims, region);
+      const std::size_t row = operand++;
+      if (region == kOutside) {
+        *id = values_.read_outside(*id);
+        return;
+      }
+      const AxisSignature& axes = operators_.signature(op);
+      *id = axes.contiguous.at(row)
+                ? values_.read_contiguous(*id, op, axes.operands.at(row), region)
+                : values_.read(*id, op, axes.operands.at(row), region);
     } else if (auto* items = std::get_if<ArgList>(&arg.value)) {
       for (Arg& item : *items) renew(item, op, region, operand);
     }
   }
 
   void rescale_arguments(Operator& part, OpId op, RegionIndex region) {
-    for (const LengthArgument& argument : signature(op).lengths) {
+    for (const LengthArgument& argument : operators_.signature(op).lengths) {
       const auto length = values_.length_of(op, {argument.axis, argument.step}, region);
       if (!length) continue;
       Arg* arg = argument.position >= 0 ? &part.args.at(static_cast<std::size_t>(argument.position))
@@ -285,57 +333,30 @@ class Fission {
   }
 
   // The product goes into the sum without a temporary: nobody in the body reads it.
-  bool adds_product(OpId id, RegionIndex region) {
-    const Operator& op = graph_.op(id);
-    if (region == kOutside || (op.info->name != "aten.mm" && op.info->name != "aten.bmm")) {
+  bool adds_product(const Operator& part, OpId id, RegionIndex region) {
+    if (region == kOutside || (part.info->name != "aten.mm" && part.info->name != "aten.bmm")) {
       return false;
     }
-    const Value& value = graph_.value(op.results[0]);
+    const Value& value = graph_.value(graph_.op(id).results[0]);
     if (std::ranges::count(tree_[region].results, value.tensor) == 0) return false;
-    if (dependence_on(id, 0, region) != Dependence::sum || is_half(value.type.dtype)) return false;
+    if (operators_.dependence(id, 0, region) != Dependence::sum || is_half(value.type.dtype))
+      return false;
     return std::ranges::none_of(graph_.uses(value.tensor), [&](EdgeId use) {
       return tree_.contains(region, graph_.edge_op(use));
     });
   }
 
-  void add_product(const Operator& part, OpId id, RegionIndex region) {
+  void add_product(Operator part, OpId id) {
     const TensorId tensor = graph_.value(graph_.op(id).results[0]).tensor;
-    Operator add = part;
-    add.info = &op_info(part.info->name == "aten.mm" ? "magis.add_mm_part" : "magis.add_bmm_part");
-    add.args.insert(add.args.begin(), {values_.tensor(owner(tensor), tree_[region].parent).id});
-    add_write(std::move(add), tensor);
-  }
-
-  void refuse_added_once(OpId id) {
-    const AxisSignature& info = signature(id);
-    if (std::ranges::count(info.added_once, true) == 0) return;
-    throw NoFission{"%" + graph_.value(graph_.op(id).results[0]).name + " = " +
-                    graph_.op(id).info->name + " would add an operand once for every part"};
+    const RegionIndex outside = tree_[tree_.around(id)].parent;
+    part.info = &op_info(part.info->name == "aten.mm" ? "magis.add_mm_part" : "magis.add_bmm_part");
+    part.args.insert(part.args.begin(), {values_.tensor(owner(tensor), outside).id});
+    add_write(std::move(part), tensor);
   }
 
   // ---- small things
 
-  const AxisSignature& signature(OpId op) {
-    std::optional<AxisSignature>& known = signatures_[op];
-    if (!known) known = axis_signature(graph_, op);
-    if (!known) {
-      throw NoFission{"%" + graph_.value(graph_.op(op).results[0]).name + " = " +
-                      graph_.op(op).info->name + " has no axes to split"};
-    }
-    return *known;
-  }
-  Dependence dependence_on(OpId op, std::size_t result, RegionIndex region) {
-    const int axis = tree_[region].labels[op].axis;
-    return signature(op).dependence.at(result).at(static_cast<std::size_t>(axis));
-  }
   ValueId owner(TensorId tensor) const { return graph_.tensor(tensor).value; }
-  // The operator that makes a tensor, and which of its results it is.
-  std::pair<OpId, std::size_t> maker(TensorId tensor) const {
-    const OpId op = graph_.tensor(tensor).producer;
-    const auto& results = graph_.op(op).results;
-    return {op,
-            static_cast<std::size_t>(std::ranges::find(results, owner(tensor)) - results.begin())};
-  }
   static Arg list(const std::vector<ValueId>& values) {
     ArgList items;
     for (const ValueId value : values) items.push_back({value});
@@ -348,7 +369,7 @@ class Fission {
   const RegionTree tree_;
   GraphBuilder builder_;
   PartValues values_;
-  IdMap<OpId, std::optional<AxisSignature>> signatures_;
+  SplitOperators operators_;
 };
 
 }  // namespace

@@ -68,6 +68,10 @@ Type PartValues::dense_type(const Type& like, Shape shape, const std::string& na
   if (!is_dense(like)) {
     throw NoFission{"%" + name + " : " + to_text(like) + " has holes or overlaps itself"};
   }
+  return in_stride_order(like, std::move(shape));
+}
+
+Type PartValues::in_stride_order(const Type& like, Shape shape) {
   std::vector<std::size_t> inner_first(shape.size());
   std::iota(inner_first.begin(), inner_first.end(), std::size_t{0});
   std::ranges::stable_sort(inner_first, [&](std::size_t a, std::size_t b) {
@@ -110,11 +114,17 @@ ValueId PartValues::read(ValueId value, OpId op, const std::vector<DimAxis>& dim
       read = slice(read, d, dim.step * label.step, *region);
     }
     if (read.dims[d] != length_of(op, dim, here)) {
-      throw NoFission{"%" + source_.value(source_.op(op).results[0]).name + " needs %" + info.name +
+      throw NoFission{"%" + source_.name(op) + " needs %" + info.name +
                       " in another part than it is there"};
     }
   }
   return read.id;
+}
+
+ValueId PartValues::read_contiguous(ValueId value, OpId op, const std::vector<DimAxis>& dims,
+                                    RegionIndex here) {
+  const ValueId part = read(value, op, dims, here);
+  return fills_memory_in_order(builder_.value(part).type) ? part : contiguous_copy(part, here);
 }
 
 PartValue PartValues::in_body(ValueId value, RegionIndex home, RegionIndex here) {
@@ -160,21 +170,22 @@ PartValue PartValues::rebuilt_view(ValueId value, RegionIndex home, RegionIndex 
     if (attempt > 0 || call.info->name != "aten.view") {
       throw NoFission{"%" + view.name + ": " + std::get<std::string>(derived)};
     }
-    base = contiguous_copy(base, here);
+    base.id = contiguous_copy(base.id, here);
   }
 }
 
-PartValue PartValues::contiguous_copy(const PartValue& base, RegionIndex here) {
-  const Value& value = builder_.value(base.id);
+ValueId PartValues::contiguous_copy(ValueId base, RegionIndex here) {
+  MAGIS_CHECK(here != kOutside, "outside regions tensors are what they were");
+  ValueId& copy = copies_[{base, here}];
+  if (copy.valid()) return copy;
+  const Value& value = builder_.value(base);
   Operator clone;
   clone.info = &op_info("aten.clone");
-  clone.args = {{base.id}};
+  clone.args = {{base}};
   clone.kwargs = {{"memory_format", {Symbol{"contiguous_format"}}}};
   Type type = contiguous_type(value.type.dtype, value.type.shape);
-  MAGIS_CHECK(here != kOutside, "outside regions views are what they were");
-  const auto results = builder_.add_operator(std::move(clone), {unused(value.name + "_contiguous")},
-                                             {std::move(type)});
-  return {results[0], base.dims};
+  const std::string name = unused(value.name + "_contiguous");
+  return copy = builder_.add_operator(std::move(clone), {name}, {std::move(type)})[0];
 }
 
 PartValue PartValues::slice(const PartValue& whole, std::size_t dim, int64_t coefficient,

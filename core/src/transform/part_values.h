@@ -45,13 +45,17 @@ class PartValues {
   const PartValue& tensor(ValueId value, RegionIndex home) const;
   // What `op`, which stands in `here`, reads as `value`, whose dimensions belong to `dims`.
   ValueId read(ValueId value, OpId op, const std::vector<DimAxis>& dims, RegionIndex here);
+  // The same as contiguous memory: a copy if the part is not.
+  ValueId read_contiguous(ValueId value, OpId op, const std::vector<DimAxis>& dims,
+                          RegionIndex here);
   // What is read outside all regions.
   ValueId read_outside(ValueId value) { return in_body(value, kOutside, kOutside).id; }
 
   // A name that is not taken: `name`, or `name` with something appended.
   std::string unused(const std::string& name) const;
-  // Dense, of `shape`, with strides in the order of `like`'s. Throws NoFission if `like` is not
-  // dense.
+  // Dense, of `shape`, with strides in the order of `like`'s.
+  static Type in_stride_order(const Type& like, Shape shape);
+  // The same; throws NoFission if `like` is not dense.
   static Type dense_type(const Type& like, Shape shape, const std::string& name);
   // The shape of `shape` with the dimensions that follow a part at full parts' length.
   static Shape part_shape(Shape shape, const std::vector<std::optional<PartLength>>& dims);
@@ -59,7 +63,7 @@ class PartValues {
  private:
   PartValue in_body(ValueId value, RegionIndex home, RegionIndex here);
   PartValue rebuilt_view(ValueId value, RegionIndex home, RegionIndex here);
-  PartValue contiguous_copy(const PartValue& base, RegionIndex here);
+  ValueId contiguous_copy(ValueId base, RegionIndex here);
   PartValue slice(const PartValue& whole, std::size_t dim, int64_t coefficient, RegionIndex region);
 
   const Graph& source_;
@@ -69,6 +73,7 @@ class PartValues {
   std::map<std::pair<ValueId, RegionIndex>, PartValue> tensors_;
   std::map<std::pair<ValueId, RegionIndex>, PartValue> views_;  // by where they are read
   std::map<std::tuple<ValueId, std::size_t, int64_t, LoopId>, PartValue> slices_;
+  std::map<std::pair<ValueId, RegionIndex>, ValueId> copies_;  // by where they are read
 };
 
 }  // namespace magis

@@ -66,6 +66,9 @@ struct AxisSignature {
   // Per operand: enters a summed result as it is (addmm's first operand, a convolution's bias):
   // only one part may add it.
   std::vector<bool> added_once;
+  // Per operand: the kernel reads it as contiguous memory, whatever its strides say, or refuses it
+  // otherwise. Whole, it is contiguous; a part that is not has to be copied.
+  std::vector<bool> contiguous;
   std::vector<LengthArgument> lengths;
 };
 

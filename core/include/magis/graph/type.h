@@ -55,6 +55,8 @@ struct Type {
 int64_t element_count(const Shape& shape);
 Strides contiguous_strides(const Shape& shape);
 bool is_contiguous(const Type& type);
+// The same, whatever the strides of dimensions 1 long: what PyTorch calls contiguous.
+bool fills_memory_in_order(const Type& type);
 // Every element has its own address and there are no holes: the tensor can be a storage of its own.
 bool is_dense(const Type& type);
 // Bytes of the smallest storage that holds `type` at its offset (0 if it has no elements).
