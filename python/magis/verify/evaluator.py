@@ -81,7 +81,18 @@ def evaluate_all(
     the line if an input is missing or of another type, a tensor is read that is not live, or a
     result differs from its recorded type.
     """
-    document = parse(text)
+    return evaluate_document(parse(text), inputs, dtype=dtype, seed=seed, device=device)
+
+
+def evaluate_document(
+    document: Document,
+    inputs: Mapping[str, Value],
+    *,
+    dtype: torch.dtype | None = torch.float64,
+    seed: int | None = None,
+    device: str | None = None,
+) -> Evaluation:
+    """The same for a text that was parsed before."""
     if seed is not None:
         torch.manual_seed(seed)
     with torch.no_grad():

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from magis.errors import PlanError
-from magis.verify.evaluator import Value, evaluate_all
+from magis.verify.document import Document
+from magis.verify.evaluator import Value, evaluate_document
 from magis.verify.inputs import random_inputs
 from magis.verify.text import parse
 
@@ -19,29 +20,50 @@ TOLERANCE = 1e-10
 NOISE = 1e-16
 
 
+class FissionCheck:
+    """What graph or plan text `source` computes in float64 on `inputs`, random ones if none are
+    given, for the graphs that were split from it."""
+
+    def __init__(
+        self, source: str, inputs: Mapping[str, Value] | None = None, *, seed: int = 0
+    ) -> None:
+        document = parse(source)
+        self.outputs = _outputs(document)
+        self.seed = seed
+        self.inputs = random_inputs(source, seed=seed) if inputs is None else inputs
+        self.expected = evaluate_document(document, self.inputs, seed=seed)
+        self.noise = NOISE * max(map(_largest, self.expected.outputs), default=0.0)
+
+    def check(self, split: str) -> None:
+        """Evaluates `split`, which has loops, on the same inputs with the same random numbers.
+
+        Raises PlanError naming the first output, or the first input as the step leaves it, that
+        differs by more than 1e-10 of its largest element, or is infinite or undefined elsewhere;
+        and what `evaluate` raises for a text that cannot be executed.
+        """
+        document = parse(split)
+        if self.outputs != _outputs(document):
+            raise PlanError("the split graph has other outputs")
+        found = evaluate_document(document, self.inputs, seed=self.seed)
+        rows = zip(self.outputs, found.outputs, self.expected.outputs, strict=True)
+        for (kind, path), value, wanted in rows:
+            _compare(f"output {kind} {path!r}", value, wanted, self.noise)
+        for name, wanted in self.expected.inputs.items():
+            if isinstance(wanted, Tensor):
+                left = found.inputs[name]
+                assert isinstance(left, Tensor)
+                _compare(f"input %{name}", left, wanted)
+
+
 def check_fission(
     source: str, split: str, inputs: Mapping[str, Value] | None = None, *, seed: int = 0
 ) -> None:
-    """Evaluates graph or plan text `source` and `split`, which has loops, in float64 on the same
-    inputs, random ones if none are given, and with the same random numbers.
+    """Holds one split graph to its source; see `FissionCheck`."""
+    FissionCheck(source, inputs, seed=seed).check(split)
 
-    Raises PlanError naming the first output, or the first input as the step leaves it, that differs
-    by more than 1e-10 of its largest element, or is infinite or undefined elsewhere; and what
-    `evaluate` raises for a text that cannot be executed.
-    """
-    outputs = [(output.kind, output.path) for output in parse(source).outputs]
-    if outputs != [(output.kind, output.path) for output in parse(split).outputs]:
-        raise PlanError("the split graph has other outputs")
-    given = random_inputs(source, seed=seed) if inputs is None else inputs
-    expected, found = (evaluate_all(text, given, seed=seed) for text in (source, split))
-    noise = NOISE * max(map(_largest, expected.outputs), default=0.0)
-    for (kind, path), value, wanted in zip(outputs, found.outputs, expected.outputs, strict=True):
-        _compare(f"output {kind} {path!r}", value, wanted, noise)
-    for name, wanted in expected.inputs.items():
-        if isinstance(wanted, Tensor):
-            value = found.inputs[name]
-            assert isinstance(value, Tensor)
-            _compare(f"input %{name}", value, wanted)
+
+def _outputs(document: Document) -> list[tuple[str, str]]:
+    return [(output.kind, output.path) for output in document.outputs]
 
 
 def _largest(tensor: Tensor) -> float:

@@ -10,21 +10,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from optimizer_states import states
+
 from magis import _core, zoo
 from magis.capture import capture
-from magis.verify import check_fission, inputs_from
+from magis.verify import FissionCheck, inputs_from
 
 Choice = tuple[int, int, list[Any]]  # region, units a part, choices inside it
 
 # No saving is asked for: on models this small, many a region costs more than it saves.
 ANY_SAVING = -(2**62)
 
+# Models with an optimizer's update in the step.
+UPDATED = (
+    ("mlp", "sgd"),
+    ("mlp", "adamw"),
+    ("resnet50", "sgd"),
+    ("unet", "adamw"),
+    ("bert", "adamw"),
+    ("gpt2", "sgd"),
+    ("llama", "adamw"),
+)
+
 # What fission may answer to valid regions: only types and layouts decide it, or what two axes of
 # nested regions make of them.
 REFUSALS = {
     "layout": r"has holes or overlaps itself",
     "view": r"cannot be a view of a part|no strides give this view",
-    "added once": r"would add an operand once for every part",
+    "added once": r"once, but every part makes it",
     "units": r"splits the axis of \w+ in other units|but says that its length is",
     "other part": r"in another part than it is there",
     "crossing": r"left and entered again|cannot run one after another|run as a whole",
@@ -34,26 +47,32 @@ REFUSALS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A zoo model in the size tiny and an odd batch, which no number of parts divides evenly."""
+    """A zoo model in the size tiny and an odd batch, which no number of parts divides evenly;
+    perhaps with an optimizer's update in the step."""
 
     name: str
     variant: str
     attention: str | None
     batch: int
+    optimizer: str | None = None
 
     def __str__(self) -> str:
         words = [self.name, self.variant, self.attention or "", f"batch {self.batch}"]
+        words.append(self.optimizer or "")
         return " ".join(word for word in words if word)
 
 
 def cases() -> list[Case]:
-    """Every model, variant and kind of attention."""
+    """Every model, variant and kind of attention, and some models that update their parameters."""
     found = []
     for name in zoo.names():
         offered = zoo.entry(name).attention
         for variant in ("real", "paper"):
             kinds = ("eager", "sdpa") if variant == "paper" and offered else offered
             found += [Case(name, variant, kind, 3) for kind in kinds or (None,)]
+    for name, optimizer in UPDATED:
+        attention = zoo.entry(name).attention
+        found.append(Case(name, "real", attention[0] if attention else None, 3, optimizer))
     return found
 
 
@@ -65,8 +84,9 @@ class Subject:
         model, loss_fn, batch = zoo.build(
             case.name, variant=case.variant, batch=case.batch, **options
         )
-        self.text = capture(model, loss_fn, batch).text
-        self.inputs = inputs_from(self.text, model, batch)
+        self.text = capture(model, loss_fn, batch, optimizer=case.optimizer).text
+        inputs = inputs_from(self.text, model, batch, state=states(self.text))
+        self.truth = FissionCheck(self.text, inputs)
         self.regions = _core.fission_regions(
             _core.Graph.parse(self.text), device="cpu", least_saving=ANY_SAVING
         )
@@ -126,7 +146,7 @@ class Tally:
         except _core.UserError as refusal:
             self.refused[kind_of(str(refusal))] += 1
             return
-        check_fission(source.text, split.text(), source.inputs)
+        source.truth.check(split.text())
         self.checked += 1
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from optimizer_states import states
 from plan_accounts import same, step_of
 from torch import Tensor
 
@@ -144,5 +145,5 @@ def accounts(
         batch_parts=parts,
     )
     plan = _core.Plan.parse(with_parts_measured(result.plan.text())) if scratch else result.plan
-    subject = Subject(text, inputs_from(text, model, batch))
+    subject = Subject(text, inputs_from(text, model, batch, state=states(text)))
     return vars(subject.account(plan, result.regions, scratch=scratch))

@@ -1,186 +1,8 @@
-"""Random graphs over the operator table, written in the text language as they are computed.
-
-Every operator is called on real tensors while the graph grows: its recorded type is what came out.
-"""
-
-from __future__ import annotations
-
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+"""Random graphs over the operator table. Magnitudes stay tame, so that sums in another order differ
+by rounding."""
 
 import torch
-from axes_cases import all_cases
-from axes_support import Case, argument_text
-from torch import Tensor
-
-from magis.verify.document import VIEW_OPERATORS, Type
-from magis.verify.kernels import find_operator
-from magis.verify.tensors import describe
-
-LARGEST = 4096  # elements of a value
-
-
-@dataclass(frozen=True, eq=False)
-class Value:
-    name: str
-    tensor: Tensor
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape)
-
-
-@dataclass
-class RandomGraph:
-    text: str
-    inputs: dict[str, Tensor]
-
-
-@dataclass
-class Writer:
-    """A graph as text, and its values as tensors."""
-
-    lines: list[str] = field(default_factory=list)
-    statements: list[str] = field(default_factory=list)
-    inputs: dict[str, Tensor] = field(default_factory=dict)
-    values: list[Value] = field(default_factory=list)
-    read: set[str] = field(default_factory=set)
-
-    def input(self, tensor: Tensor, kind: str = "batch") -> Value:
-        value = Value(f"in{len(self.inputs)}", tensor.detach().clone())
-        self.inputs[value.name] = value.tensor
-        self.lines.append(f'{kind} %{value.name} "{value.name}" : {describe(value.tensor)}')
-        return value
-
-    def call(self, operator: str, *args: Any, **kwargs: Any) -> list[Value]:
-        """Results that are tensors; `Value`s among the arguments, in lists too, are operands."""
-        given = [_replaced(arg, lambda v: v.tensor) for arg in args]
-        named = {key: _replaced(arg, lambda v: v.tensor) for key, arg in kwargs.items()}
-        made = find_operator(operator)(*given, **named)
-        results = list(made) if isinstance(made, tuple | list) else [made]
-        names = [f"v{len(self.statements)}_{i}" for i in range(len(results))]
-        words = [argument_text(_replaced(arg, self._reading)) for arg in args]
-        words += [
-            f"{key}={argument_text(_replaced(arg, self._reading))}" for key, arg in kwargs.items()
-        ]
-        types = [_type(r, operator in VIEW_OPERATORS) for r in results]
-        left = ", ".join("%" + name for name in names)
-        self.statements.append(f"{left} = {operator}({', '.join(words)}) : {', '.join(types)}")
-        values = [Value(n, r) for n, r in zip(names, results, strict=True) if isinstance(r, Tensor)]
-        self.values += values
-        return values
-
-    def one(self, operator: str, *args: Any, **kwargs: Any) -> Value:
-        return self.call(operator, *args, **kwargs)[0]
-
-    def _reading(self, value: Value) -> str:
-        self.read.add(value.name)
-        return f"%{value.name}"
-
-    def finish(self, also: list[Value]) -> RandomGraph:
-        """What nobody reads is an output, and so are the values `also`."""
-        wanted = [v for v in self.values if v.name not in self.read or v in also]
-        outputs = [f'output aux "{value.name}" %{value.name}' for value in wanted]
-        lines = ["magis 1", "device cpu", *self.lines, *self.statements, *outputs]
-        return RandomGraph("\n".join(lines) + "\n", self.inputs)
-
-
-def _type(result: Any, is_view: bool) -> str:
-    """A kernel owns what its result needs: some return a part of what they worked in."""
-    if not isinstance(result, Tensor):
-        return "none"
-    found = describe(result)
-    if not is_view:
-        storage = Type.minimal_storage(found.dtype, found.shape, found.strides, 0)
-        found = replace(found, offset=0, storage=storage)
-    return str(found)
-
-
-def _replaced(arg: Any, change: Callable[[Value], Any]) -> Any:
-    if isinstance(arg, Value):
-        return change(arg)
-    return [_replaced(item, change) for item in arg] if isinstance(arg, list) else arg
-
-
-class Generator:
-    """Grows one graph: `steps` are tried in turn, those that find no operand do nothing."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.noise = torch.Generator().manual_seed(seed)
-        self.graph = Writer()
-        self.batch = self.rng.choice((3, 4, 5, 6))
-
-    def generate(self) -> RandomGraph:
-        for _ in range(self.rng.choice((1, 2))):
-            self._start()
-        for _ in range(self.rng.randrange(6, 22)):
-            self.rng.choice(STEPS)(self)
-        for _ in range(self.rng.choice((0, 1, 1, 2))):
-            self.embed(self.rng.choice(CASES))
-        inner = [v for v in self.graph.values if self.rng.random() < 0.06]
-        return self.graph.finish(inner)
-
-    def _start(self) -> None:
-        rank = self.rng.choice((2, 2, 3, 3, 4))
-        shape = [self.batch, *(self.rng.choice((2, 3, 4, 6)) for _ in range(rank - 1))]
-        self.graph.one("aten.tanh", self.new(shape))
-
-    # ---- operands
-
-    def new(self, shape: list[int], kind: str = "batch") -> Value:
-        return self.graph.input(torch.randn(shape, generator=self.noise), kind)
-
-    def old(
-        self, least: int = 1, most: int = 4, dtype: torch.dtype = torch.float32
-    ) -> Value | None:
-        """A value of so many dimensions; the latest are likeliest."""
-        found = [
-            v
-            for v in self.graph.values
-            if least <= v.tensor.dim() <= most
-            and v.tensor.dtype == dtype
-            and 0 < v.tensor.numel() <= LARGEST
-        ]
-        return self.rng.choice(found[-6:] if self.rng.random() < 0.7 else found) if found else None
-
-    def same_shape(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Value:
-        found = [v for v in self.graph.values if v.shape == shape and v.tensor.dtype == dtype]
-        return self.rng.choice(found) if found and self.rng.random() < 0.7 else self.new([*shape])
-
-    def dim(self, value: Value) -> int:
-        dim = self.rng.randrange(value.tensor.dim())
-        return dim if self.rng.random() < 0.5 else dim - value.tensor.dim()
-
-    def dims(self, value: Value) -> list[int]:
-        rank = value.tensor.dim()
-        return sorted(self.rng.sample(range(rank), self.rng.randrange(1, rank + 1)))
-
-    # ---- whole table
-
-    def embed(self, case: Case) -> None:
-        """A call from the table's tests on the values that it needs, made in this graph."""
-
-        def operand(arg: Any) -> Any:
-            if isinstance(arg, Tensor):
-                value = self.graph.input(arg)
-                if arg.dtype == torch.float64 and self.rng.random() < 0.8:
-                    return self.graph.one("aten.mul.Scalar", value, 1.0)
-                return value
-            return [operand(item) for item in arg] if isinstance(arg, list) else arg
-
-        kwargs = {key: operand(arg) for key, arg in case.kwargs.items()}
-        for result in self.graph.call(case.operator, *map(operand, case.args), **kwargs):
-            if result.tensor.dtype == torch.float64 and self.rng.random() < 0.7:
-                doubled = self.graph.one("aten.mul.Scalar", result, 2.0)
-                if doubled.tensor.dim() and self.rng.random() < 0.5:
-                    self.graph.one("aten.sum.dim_IntList", doubled, self.dims(doubled), True)
-
-
-# Steps that grow a graph. Magnitudes stay tame, so that sums in another order differ by rounding.
-Step = Callable[[Generator], object]
+from graph_generator import Generator, RandomGraph, Step, Value
 
 
 def pointwise(g: Generator) -> None:
@@ -236,15 +58,58 @@ def product(g: Generator) -> None:
             if g.rng.random() < 0.6:
                 g.graph.one("aten.mm", x, w)
             else:
-                bias = g.new(g.rng.choice(([columns], [x.shape[0], columns], [1, columns])))
-                g.graph.one("aten.addmm", bias, x, w)
+                bias = g.same_shape(g.rng.choice(((columns,), (x.shape[0], columns), (1, columns))))
+                g.graph.one("aten.addmm", bias, x, w, **scales(g))
         else:
             other = g.same_shape((x.shape[0], x.shape[2], columns))
             if g.rng.random() < 0.7:
                 g.graph.one("aten.bmm", x, other)
             else:
-                bias = g.new([x.shape[0], x.shape[1], columns])
-                g.graph.one("aten.baddbmm", bias, x, other)
+                bias = g.same_shape((x.shape[0], x.shape[1], columns))
+                g.graph.one("aten.baddbmm", bias, x, other, **scales(g))
+
+
+def scales(g: Generator) -> dict[str, float]:
+    """Of what a product is added to, and of the product."""
+    words = {"beta": g.rng.choice((1, 0.5, 0)), "alpha": g.rng.choice((1, 2, 0.25))}
+    return {word: scale for word, scale in words.items() if g.rng.random() < 0.3}
+
+
+def convolution(g: Generator) -> None:
+    """Its bias is added to a sum over the channels."""
+    if (x := g.old(3, 4)) and min(x.shape) > 1:
+        image, transposed, channels = x.tensor.dim() - 2, g.rng.random() < 0.3, g.rng.choice((2, 4))
+        size = g.rng.choice((1, 2))
+        pair = (x.shape[1], channels) if transposed else (channels, x.shape[1])
+        weight = g.new([*pair, *[size] * image], "param")
+        bias = g.new([channels], "param") if g.rng.random() < 0.7 else None
+        args = ([1] * image, [0] * image, [1] * image, transposed, [0] * image, 1)
+        y = g.graph.one("aten.convolution", x, weight, bias, *args)
+        if g.rng.random() < 0.4:
+            grad = g.same_shape(y.shape)
+            sizes = None if bias is None else [channels]
+            mask = [True, True, bias is not None]
+            g.graph.call("aten.convolution_backward", grad, x, weight, sizes, *args, mask)
+
+
+def rows_added(g: Generator) -> None:
+    """Rows added to what is there, some to the same place."""
+    if x := g.old(2):
+        dim, kind = g.dim(x), g.rng.randrange(3)
+        count = x.shape[dim]
+        shape = [*x.shape]
+        shape[dim] = 3
+        into = g.same_shape(tuple(shape))
+        if kind == 0:
+            index = g.graph.input(torch.randint(3, (count,), generator=g.noise))
+            g.graph.one("aten.index_add", into, dim, index, x, alpha=g.rng.choice((1, 2)))
+        elif kind == 1:
+            index = g.graph.input(torch.randint(3, x.shape, generator=g.noise))
+            g.graph.one("aten.scatter_add", into, dim, index, x)
+        else:
+            index = g.graph.input(torch.randint(3, (x.shape[0],), generator=g.noise))
+            into = g.same_shape((3, *x.shape[1:]))
+            g.graph.one("aten.index_put", into, [index], x, True)
 
 
 def weight_gradient(g: Generator) -> None:
@@ -273,6 +138,13 @@ def reduction(g: Generator) -> None:
             g.graph.call("aten.var_mean.correction", x, g.dims(x), correction=0, keepdim=keep)
 
 
+def balanced(g: Generator, gradient: Value) -> None:
+    """Of a norm or a softmax: sums of it are zero but for rounding, which is not to be compared.
+    Nobody reads it as it is."""
+    g.graph.one("aten.sigmoid", gradient)
+    g.graph.values.remove(gradient)
+
+
 def softmax(g: Generator) -> None:
     if x := g.old():
         dim = g.dim(x)
@@ -280,7 +152,7 @@ def softmax(g: Generator) -> None:
         y = g.graph.one(f"aten.{name}", x, dim, False)
         if g.rng.random() < 0.4:
             grad = g.same_shape(x.shape)
-            g.graph.one(f"aten.{name}_backward_data", grad, y, dim, torch.float32)
+            balanced(g, g.graph.one(f"aten.{name}_backward_data", grad, y, dim, torch.float32))
 
 
 def layer_norm(g: Generator) -> None:
@@ -289,7 +161,17 @@ def layer_norm(g: Generator) -> None:
         _, mean, rstd = g.graph.call("aten.native_layer_norm", x, [x.shape[-1]], w, b, 1e-3)
         if g.rng.random() < 0.5:
             args = (g.same_shape(x.shape), x, [x.shape[-1]], mean, rstd, w, b, [True, True, True])
-            g.graph.call("aten.native_layer_norm_backward", *args)
+            balanced(g, g.graph.call("aten.native_layer_norm_backward", *args)[0])
+
+
+def group_norm(g: Generator) -> None:
+    if (x := g.old(3, 4)) and x.shape[1] in (4, 6) and x.tensor.is_contiguous():
+        n, c, places = x.shape[0], x.shape[1], x.tensor[0, 0].numel()
+        w, b = g.new([c], "param"), g.new([c], "param")
+        _, mean, rstd = g.graph.call("aten.native_group_norm", x, w, b, n, c, places, 2, 1e-3)
+        grad = g.new([*x.shape])
+        args = (grad, x, mean, rstd, w, n, c, places, 2, [True, True, True])
+        balanced(g, g.graph.call("aten.native_group_norm_backward", *args)[0])
 
 
 def view(g: Generator) -> None:
@@ -381,7 +263,7 @@ def loss(g: Generator) -> None:
         _, weight = g.graph.call("aten.nll_loss_forward", scores, target, None, kind, -100)
         args = (g.new([]), scores, target, None, kind, -100, weight)
         grad = g.graph.one("aten.nll_loss_backward", *args)
-        g.graph.one("aten._log_softmax_backward_data", grad, scores, 1, torch.float32)
+        balanced(g, g.graph.one("aten._log_softmax_backward_data", grad, scores, 1, torch.float32))
 
 
 def dropout(g: Generator) -> None:
@@ -419,15 +301,8 @@ def integers(g: Generator) -> None:
 STEPS: list[Step] = (
     [pointwise] * 4 + [broadcasting] * 3 + [product] * 3 + [reduction] * 3 + [view] * 5
 ) + [backward, comparison, weight_gradient, weight_gradient, softmax, layer_norm, movers, movers]
-STEPS += [embedding, loss, dropout, half, integers]
-
-# Not the random ones, which no region holds, and those whose results mean nothing.
-CASES = [
-    case
-    for case in all_cases()
-    if case.compared and case.operator not in VIEW_OPERATORS and case.device == "cpu"
-]
+STEPS += [embedding, loss, dropout, half, integers, convolution, rows_added, group_norm]
 
 
 def random_graph(seed: int) -> RandomGraph:
-    return Generator(seed).generate()
+    return Generator(seed).generate(STEPS)

@@ -11,6 +11,7 @@ from hooked import under_hook
 DAILY = {
     "mlp": "'mlp', share=0.3, batch=32",
     "mlp, sgd in the step": "'mlp', share=0.4, batch=32, optimizer='sgd'",
+    "mlp, adamw in the step": "'mlp', share=0.4, batch=32, optimizer='adamw'",
     "mlp, scratch": "'mlp', share=0.3, batch=32, scratch=True",
     "btlm, uneven": "'btlm', share=0.2, batch=5",
     "bert, dropout": "'bert', share=0.2, batch=5",
@@ -20,7 +21,7 @@ DAILY = {
 LONG = {
     f"{name} {optimizer}": f"{name!r}, share=0.2, batch=6, optimizer={optimizer!r}"
     for name in ("bert", "vit", "gpt2", "gpt-neo", "btlm", "llama")
-    for optimizer in (None, "sgd", "adam", "adamw")
+    for optimizer in (None, "sgd", "adamw")
 } | {
     f"{name} {what}": f"{name!r}, share=0.2, batch=6, dropout=0.0, {options}"
     for name in ("bert", "vit", "gpt2", "gpt-neo")
