@@ -17,8 +17,8 @@ namespace magis {
 // Values that cross no border of a region keep their names. A result of a region has the name of
 // the tensor that it puts together; the part that an operator makes of it is called `<name>_part`.
 // Bodies keep program order; a region stands as late as the operators before it in program order
-// allow. What an operator adds once to a sum (a bias) is added to the result of the outermost region
-// that splits the sum.
+// allow. What an operator adds once to a sum (a bias) is added to the result of the outermost
+// region that splits the sum.
 //
 // Requires regions that are valid (analysis/region.h): disjoint, convex, with labels that agree
 // along every tensor read inside. What only types and layouts decide is decided here: a view that a
