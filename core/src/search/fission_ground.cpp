@@ -176,14 +176,38 @@ std::variant<Graph, std::string> FissionGround::split(
   return fission(graph, carried);
 }
 
-void add_child(FissionRegion& parent, FissionRegion child, int64_t part) {
-  const auto found = std::ranges::find(parent.operators, child.operators.front());
-  if (found != parent.operators.end()) {
-    const Label outer = parent.labels[static_cast<std::size_t>(found - parent.operators.begin())];
-    const Label inner = child.labels.front();
-    if (outer.axis == inner.axis) child.length = outer.step / inner.step * parent.part;
+namespace {
+
+// Units of `inner` in a part of `outer`; nothing if they are not on the same axis.
+std::optional<int64_t> units_in_part(const FissionRegion& outer, const FissionRegion& inner) {
+  const auto found = std::ranges::find(outer.operators, inner.operators.front());
+  if (found == outer.operators.end()) return std::nullopt;
+  const Label label = outer.labels[static_cast<std::size_t>(found - outer.operators.begin())];
+  const Label own = inner.labels.front();
+  if (label.axis != own.axis) return std::nullopt;
+  return label.step / own.step * outer.part;
+}
+
+// `around`: from the outermost region to the one that `region` is a child of.
+void fit_into(std::vector<const FissionRegion*>& around, FissionRegion& region) {
+  for (auto outer = around.rbegin(); outer != around.rend(); ++outer) {
+    const std::optional<int64_t> units = units_in_part(**outer, region);
+    if (!units) continue;
+    region.length = *units;
+    break;
   }
-  child.part = std::min(part, child.length);
+  region.part = std::min(region.part, region.length);
+  around.push_back(&region);
+  for (FissionRegion& child : region.children) fit_into(around, child);
+  around.pop_back();
+}
+
+}  // namespace
+
+void add_child(FissionRegion& parent, FissionRegion child, int64_t part) {
+  child.part = part;
+  std::vector<const FissionRegion*> around{&parent};
+  fit_into(around, child);
   parent.children.push_back(std::move(child));
 }
 

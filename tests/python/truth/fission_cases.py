@@ -16,7 +16,8 @@ from magis import _core, zoo
 from magis.capture import capture
 from magis.verify import FissionCheck, inputs_from
 
-Choice = tuple[int, int, list[Any]]  # region, units a part, choices inside it
+Part = tuple[int, int]  # region, units a part
+Choice = tuple[int, int, list[Any]]  # the same, and choices inside it
 
 # No saving is asked for: on models this small, many a region costs more than it saves.
 ANY_SAVING = -(2**62)
@@ -91,39 +92,58 @@ class Subject:
             _core.Graph.parse(self.text), device="cpu", least_saving=ANY_SAVING
         )
         count = len(self.regions)
-        self.operators = [frozenset(self.regions.operators(i)) for i in range(count)]
-
-    def lengths(self, region: int) -> list[int]:
-        """Parts of a region's axis: of 2, 3 and 4, of one unit, and a short last one."""
-        length = self.regions.length(region)
-        parts = {-(-length // n) for n in (2, 3, 4)} | {1, length - 1, (2 * length + 2) // 3}
-        return sorted(part for part in parts if 1 <= part < length)
+        labels = [self.regions.labels(i) for i in range(count)]
+        self.labels = [{name: (axis, step) for name, axis, step in rows} for rows in labels]
+        self.operators = [frozenset(names) for names in self.labels]
 
     def single(self) -> Iterator[list[Choice]]:
         for region in range(len(self.regions)):
-            for part in self.lengths(region):
+            for part in parts(self.regions.length(region)):
                 yield [(region, part, [])]
 
     def combination(self, rng: random.Random) -> list[Choice]:
         """Two regions side by side or regions two or three deep, whichever is found first."""
-        first = self._choice(rng.randrange(len(self.regions)), rng, depth=rng.choice((1, 2, 2)))
+        first = self._choice(rng.randrange(len(self.regions)), rng, rng.choice((1, 2, 2)))
         beside = [
             i for i, names in enumerate(self.operators) if not names & self.operators[first[0]]
         ]
         if beside and (not first[2] or rng.random() < 0.3):
-            return [first, self._choice(rng.choice(beside), rng, depth=rng.choice((0, 1)))]
+            return [first, self._choice(rng.choice(beside), rng, rng.choice((0, 1)))]
         return [first]
 
-    def _choice(self, region: int, rng: random.Random, depth: int) -> Choice:
+    def _choice(
+        self, region: int, rng: random.Random, depth: int, around: tuple[Part, ...] = ()
+    ) -> Choice:
+        part = rng.choice(parts(self._length(region, around)))
+        around = (*around, (region, part))
         mine = self.operators[region]
-        inside = [i for i, names in enumerate(self.operators) if names <= mine and i != region]
+        inside = [
+            i
+            for i, names in enumerate(self.operators)
+            if names <= mine and i != region and self._length(i, around) > 1
+        ]
         children: list[Choice] = []
         if depth and inside:
-            children.append(self._choice(rng.choice(inside), rng, depth - 1))
+            children.append(self._choice(rng.choice(inside), rng, depth - 1, around))
             beside = [i for i in inside if not self.operators[i] & self.operators[children[0][0]]]
             if beside and rng.random() < 0.5:
-                children.append(self._choice(rng.choice(beside), rng, 0))
-        return region, rng.choice(self.lengths(region)), children
+                children.append(self._choice(rng.choice(beside), rng, 0, around))
+        return region, part, children
+
+    def _length(self, region: int, around: tuple[Part, ...]) -> int:
+        """Of its axis inside these regions: a part of the innermost one that is on the same."""
+        name, (axis, step) = next(iter(self.labels[region].items()))
+        for outer, part in reversed(around):
+            outer_axis, outer_step = self.labels[outer][name]
+            if outer_axis == axis:
+                return outer_step // step * part
+        return self.regions.length(region)
+
+
+def parts(length: int) -> list[int]:
+    """Lengths of parts of an axis: of 2, 3 and 4, of one unit, and with a short last one."""
+    found = {-(-length // n) for n in (2, 3, 4)} | {1, length - 1, (2 * length + 2) // 3}
+    return sorted(part for part in found if 1 <= part < length)
 
 
 @functools.cache

@@ -42,8 +42,9 @@ def test_every_region_in_parts_of_every_kind(case: Case) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_nested_regions_and_regions_side_by_side(case: Case) -> None:
+    """200 for each model, in equal shares for its cases."""
     source, tally = subject(case), Tally()
     rng = random.Random(str(case))
-    for _ in range(12):
+    for _ in range(-(-200 // sum(other.name == case.name for other in CASES))):
         tally.add(source, source.combination(rng))
-    assert tally.checked > sum(tally.refused.values()), tally
+    assert mostly_checked(tally), tally

@@ -48,8 +48,9 @@ class FissionGround {
   AxisGraph axes_;
 };
 
-// `child` as a region inside `parent`, in parts of `part` of its units at most: where it is on the
-// same axis, it splits the parent's part. Not checked: why_invalid(axes, parent) says if it may.
+// `child` as a region inside `parent`, in parts of `part` of its units at most: where it, or a
+// region inside it, is on the same axis, it splits the parent's part. Not checked:
+// why_invalid(axes, parent) says if it may.
 void add_child(FissionRegion& parent, FissionRegion child, int64_t part);
 
 }  // namespace magis
