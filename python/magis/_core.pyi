@@ -166,7 +166,8 @@ def optimize(
     fission: bool = True,  # regions may run in parts of an axis: the plan's graph then has loops
     exact: bool = False,  # no sums that are added up part by part
     batch_parts: int = 0,  # in how many the batch's region runs; 0: as the search decides
-    host_memory: int | None = None,  # bytes for swapped tensors; None: the profile's; 0: no swapping
+    host_memory: int
+    | None = None,  # bytes for swapped tensors; None: the profile's; 0: no swapping
     progress: Callable[[Progress], bool]
     | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...

@@ -121,7 +121,7 @@ def optimize(
         offload_directory=offload_directory,
         profile=profile,
     )
-    target = resolve(graph, limit, profile, fission=fission)
+    target = resolve(graph, limit, profile, fission=fission, host_memory=offload.host_memory)
     result = search(
         graph,
         target,

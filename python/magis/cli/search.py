@@ -35,7 +35,14 @@ class Target:
     baseline_seconds: float
 
 
-def resolve(graph: _core.Graph, limit: Limit, profile: str, *, fission: bool = True) -> Target:
+def resolve(
+    graph: _core.Graph,
+    limit: Limit,
+    profile: str,
+    *,
+    fission: bool = True,
+    host_memory: int | None = None,
+) -> Target:
     """What `limit` comes to; ratios refer to the captured graph in program order.
 
     Raises LimitError, quoting the certified lower bound and what dominates it, if no plan of this
@@ -48,7 +55,7 @@ def resolve(graph: _core.Graph, limit: Limit, profile: str, *, fission: bool = T
         return Target(text, {"latency_limit": seconds}, baseline.seconds)
     most = limit.resolve(baseline.peak_bytes)
     text = f"{limit} ({bytes_text(most)})"
-    check_lower_bound(graph, profile, str(limit), most, fission=fission)
+    check_lower_bound(graph, profile, str(limit), most, fission=fission, host_memory=host_memory)
     return Target(text, {"memory_limit": most}, baseline.seconds)
 
 
@@ -78,6 +85,7 @@ def search(
                 seed=budget.seed,
                 fission=fission,
                 batch_parts=batch_parts,
+                host_memory=host_memory,
                 progress=progress,
                 **limit,
             )

@@ -8,12 +8,19 @@ from magis.report.text import bytes_text
 
 
 def check_lower_bound(
-    graph: _core.Graph, profile: str, limit: str, most: int, *, fission: bool = True
+    graph: _core.Graph,
+    profile: str,
+    limit: str,
+    most: int,
+    *,
+    fission: bool = True,
+    host_memory: int | None = None,
 ) -> None:
     """Raises LimitError, quoting the certified lower bound and what dominates it, if `most` bytes
-    lie below it. `limit` is how the user gave them; `fission`: regions may run in parts.
+    lie below it. `limit` is how the user gave them; `fission`: regions may run in parts;
+    `host_memory`: as many bytes may be kept on the host, None as many as the profile says.
     """
-    bound = _core.lower_bound(graph, device=profile, fission=fission)
+    bound = _core.lower_bound(graph, device=profile, fission=fission, host_memory=host_memory)
     if most < bound.bytes:
         raise LimitError(
             f"{limit} ({bytes_text(most)}) lies below the certified lower bound of "

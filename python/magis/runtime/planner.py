@@ -141,6 +141,7 @@ def _optimize(
             fission=fission,
             exact=settings.exact,
             batch_parts=settings.batch_parts if fission else 0,
+            host_memory=settings.host_memory,
             progress=listener,
             **bound.keywords(),
         )

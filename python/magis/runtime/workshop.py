@@ -98,7 +98,13 @@ class Workshop:
         bound = bound_for(self.settings.limit, baseline, measured)
         if first and bound.memory_bytes is not None:
             limit = str(self.settings.limit)
-            check_lower_bound(graph, self.settings.profile, limit, bound.memory_bytes)
+            check_lower_bound(
+                graph,
+                self.settings.profile,
+                limit,
+                bound.memory_bytes,
+                host_memory=self.settings.host_memory,
+            )
         planned: Planned
 
         def plan_accumulation(paths: frozenset[str]) -> CompiledPlan:
