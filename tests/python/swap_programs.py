@@ -35,7 +35,7 @@ class _Gap:
     release: int
     load: int
     body: str | None
-    number: int = 0  # of the copy that is loaded
+    loaded: Copy = field(default_factory=lambda: Copy(""))  # what comes back
 
 
 @dataclass
@@ -75,6 +75,10 @@ class _Program:
         ]
         self.bodies = [self._body_of_place(position) for position in range(len(self.runs))]
         self.maker = {r: name for name, op in document.operators.items() for r in op.results}
+        self.numbers: dict[str, int] = defaultdict(int)  # the highest copy of each operator's
+        for run in self.runs:
+            self.numbers[run.operation] = max(self.numbers[run.operation], run.copy)
+        self.read_apart: dict[tuple[int, Copy], Copy] = {}  # by a run: a copy loaded for it alone
 
     def _reads(self, position: int) -> list[Copy]:
         numbers = dict(self.runs[position].reading)
@@ -129,10 +133,11 @@ class _Program:
 
     def lines(self, gaps: list[_Gap], rng: random.Random) -> list[str]:
         """The program with these gaps."""
-        self._number(gaps)
+        for gap in sorted(gaps, key=lambda gap: gap.load):
+            gap.loaded = self._new_copy(gap.copy.tensor)
         places = [_Place() for _ in self.runs]
         for gap in gaps:
-            self._come_back(gap, places, rng)
+            self._come_back(gap.loaded, gap.load, gap.use, places, rng)
         tensors: dict[str, list[_Gap]] = defaultdict(list)
         for gap in gaps:
             tensors[gap.copy.tensor].append(gap)
@@ -140,31 +145,31 @@ class _Program:
             self._leave(sorted(group, key=lambda gap: gap.release), places, rng)
         return self._with_frees(self._statements(gaps, places, rng))
 
-    def _number(self, gaps: list[_Gap]) -> None:
-        used: dict[str, int] = defaultdict(int)
-        for run in self.runs:
-            used[run.operation] = max(used[run.operation], run.copy)
-        for gap in sorted(gaps, key=lambda gap: gap.load):
-            maker = self.maker[gap.copy.tensor]
-            used[maker] += 1
-            gap.number = used[maker]
+    def _new_copy(self, tensor: str) -> Copy:
+        self.numbers[self.maker[tensor]] += 1
+        return Copy(tensor, self.numbers[self.maker[tensor]])
 
     def _held(self, gaps: list[_Gap], copy: Copy, position: int) -> Copy:
         """Which copy is there, of what was `copy`, when the run at `position` reads it."""
         passed = [gap for gap in gaps if gap.copy == copy and gap.use <= position]
         if not passed:
             return copy
-        return Copy(copy.tensor, max(passed, key=lambda gap: gap.use).number)
+        return max(passed, key=lambda gap: gap.use).loaded
+
+    def _now(self, gaps: list[_Gap], copy: Copy, position: int) -> Copy:
+        """What the run at `position` reads in place of `copy`."""
+        return self.read_apart.get((position, copy)) or self._held(gaps, copy, position)
 
     def _places(self, first: int, last: int, body: str | None) -> list[int]:
         return [p for p in range(first, last + 1) if self.bodies[p] == body]
 
-    def _come_back(self, gap: _Gap, places: list[_Place], rng: random.Random) -> None:
-        loaded = Copy(gap.copy.tensor, gap.number)
-        places[gap.load].loads.append(f"load %{loaded.tensor} as .{loaded.number}")
-        within = self._places(gap.load, gap.use, gap.body)
-        awaited = gap.use if rng.random() < 0.5 else rng.choice(within)
-        places[awaited].arrivals.append(loaded)
+    def _come_back(
+        self, copy: Copy, load: int, use: int, places: list[_Place], rng: random.Random
+    ) -> None:
+        """`copy` is loaded in front of one run and has to be there for another."""
+        places[load].loads.append(f"load %{copy.tensor} as .{copy.number}")
+        within = self._places(load, use, self.bodies[load])
+        places[use if rng.random() < 0.5 else rng.choice(within)].arrivals.append(copy)
 
     def _leave(self, gaps: list[_Gap], places: list[_Place], rng: random.Random) -> None:
         """`gaps` of one tensor, first release first: that one waits for the store."""
@@ -188,6 +193,23 @@ class _Program:
             held = self._held(gaps, gap.copy, gap.previous)
             if rng.random() < 0.6:
                 places[gap.release].releases.append(held)
+        self._read_some_apart(gaps, stored, places, rng)
+
+    def _read_some_apart(
+        self, gaps: list[_Gap], stored: int, places: list[_Place], rng: random.Random
+    ) -> None:
+        """A few runs read a copy that is loaded for them alone, whatever else is there."""
+        tensor, body = gaps[0].copy.tensor, gaps[0].body
+        for position in range(stored, len(self.runs)):
+            copies = [copy for copy in self.reads[position] if copy.tensor == tensor]
+            taken = any(gap.use == position for gap in gaps) or self.bodies[position] != body
+            begins = self.operators[position].operator == "magis.begin"
+            if not copies or taken or begins or rng.random() > 0.15:
+                continue
+            apart = self._new_copy(tensor)
+            self.read_apart[position, copies[0]] = apart
+            load = rng.choice(self._places(stored, position, body))
+            self._come_back(apart, load, position, places, rng)
 
     def _writes_or_ends(self, position: int, copy: Copy) -> bool:
         """A loop's result is complete where the loop ends."""
@@ -209,13 +231,13 @@ class _Program:
             said += [(line, _named(line), None) for line in moves]
             said += [(line, _named(line), None) for line in _awaits(place.arrivals, rng)]
             run = self.runs[position]
-            reads = [self._held(gaps, copy, position) for copy in self.reads[position]]
+            reads = [self._now(gaps, copy, position) for copy in self.reads[position]]
             line = f"run %{run.operation}" + (f" as .{run.copy}" if run.copy else "")
             numbered = [str(copy) for copy in reads if copy.number]
             line += f" reading {', '.join(numbered)}" if numbered else ""
             over = None
             if run.over is not None:
-                over = self._held(gaps, run.over, position)
+                over = self._now(gaps, run.over, position)
             said.append((line, [*reads, *self.makes[position]], over))
         return said
 
