@@ -37,7 +37,7 @@ PyRegions regions_of(const PyGraph& g, const std::string& device, std::optional<
 
 std::string name_of(const PyRegions& regions, OpId op) {
   const Graph& graph = regions.ground->axes().graph();
-  return graph.value(graph.op(op).results.front()).name;
+  return graph.name(op);
 }
 
 // (name of the operator's first result, axis, step) for each operator.

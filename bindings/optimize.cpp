@@ -28,8 +28,7 @@ struct PyLowerBound {
 std::string bound_reason(const Graph& graph, const LowerBound& bound) {
   if (!bound.op.valid()) return "the inputs and the outputs, which live together at the end";
   const Operator& op = graph.op(bound.op);
-  std::string text =
-      "the working set of " + op.info->name + " (%" + graph.value(op.results.front()).name + ")";
+  std::string text = "the working set of " + op.info->name + " (%" + graph.name(bound.op) + ")";
   if (op.site.valid()) {
     const Site& site = graph.sites()[op.site];
     if (!site.module.empty()) text += " in " + site.module;

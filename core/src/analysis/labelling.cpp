@@ -234,7 +234,7 @@ ReadFault read_fault(const AxisGraph& axes, const OperandRead& read, OpId consum
 
 std::string describe(const Graph& graph, OpId id) {
   const Operator& op = graph.op(id);
-  std::string text = "%" + graph.value(op.results[0]).name + " (" + op.info->name;
+  std::string text = "%" + graph.name(id) + " (" + op.info->name;
   if (op.site.valid()) {
     const Site& site = graph.sites()[op.site];
     if (!site.module.empty()) text += " in " + site.module;

@@ -128,7 +128,7 @@ std::string PythonCopies::reader_of(CopyRef copy, std::size_t after) const {
     const auto reads = graph_.reads(run.op);
     for (std::size_t i = 0; i < reads.size(); ++i) {
       if (copy == CopyRef{reads[i], run.operand_copies[i]}) {
-        return graph_.value(graph_.op(run.op).results.front()).name;
+        return graph_.name(run.op);
       }
     }
   }
