@@ -429,8 +429,8 @@ void Evaluator::undo(std::size_t mark) {
         replaced_.pop_back();
         break;
       }
-      case Change::Kind::swap:
-        exchange(change.id);
+      case Change::Kind::exchange:
+        exchange_order(change.id);
         break;
     }
   }

@@ -49,10 +49,10 @@ class Evaluator {
   // The use gets mode swap, or another gap. Requires may_have_gap(gap). So does set_mode(), with
   // the widest gap that there may be.
   void set_gap(const Gap& gap);
-  // Exchanges the operators at `position` and `position + 1`. Requires can_swap(position): gaps are
-  // placed by the times between positions, so an order with gaps stays as it is.
-  void swap(int position);
-  bool can_swap(int position) const;
+  // Exchanges the operators at `position` and `position + 1`. Requires can_exchange(position): gaps
+  // are placed by the times between positions, so an order with gaps stays as it is.
+  void exchange(int position);
+  bool can_exchange(int position) const;
   // Carries the operator at `from` to `to` by swaps; stops early where it may not pass. Returns
   // where it ended up.
   int move(int from, int to);
@@ -141,7 +141,7 @@ class Evaluator {
     void clear();
   };
   struct Change {
-    enum class Kind : uint8_t { mode, gap, holder, carry, segment, swap };
+    enum class Kind : uint8_t { mode, gap, holder, carry, segment, exchange };
     Kind kind;
     Mode mode = Mode::keep;
     int32_t id = 0;     // edge, operator or position
@@ -170,7 +170,7 @@ class Evaluator {
   void set_holder(EdgeId edge, OpId holder);
   void store_segment(OpId op, int position);  // what stands in fresh_
   void replace_segment(OpId op, int position, Segment& next, Segment& previous);
-  void exchange(int position);  // order alone
+  void exchange_order(int position);
 
   // ---- propagation
   void change_mode(EdgeId edge, Mode mode);
@@ -205,7 +205,7 @@ class Evaluator {
   void update_holds(OpId op);
   bool is_copied(TensorId tensor) const { return copied_[tensor] == stamp_; }
 
-  // ---- swapping (evaluator_swap.cpp)
+  // ---- exchanging (evaluator_exchange.cpp)
   struct SharedUse {  // a tensor that both exchanged operators read
     EdgeId first;     // by the operator that came first
     EdgeId second;

@@ -6,19 +6,19 @@
 namespace magis {
 namespace {
 
-constexpr int64_t kMostSwaps = 1'000'000;  // for each kind of reordering: some 0.2 s
+constexpr int64_t kMostExchanges = 1'000'000;  // for each kind of reordering: some 0.2 s
 
 // Carries an operator over its window and leaves it at the best place.
 class Mover {
  public:
-  Mover(Evaluator& evaluator, Bytes target, Budget& budget, SwapAllowance& allowance)
+  Mover(Evaluator& evaluator, Bytes target, Budget& budget, ExchangeAllowance& allowance)
       : evaluator_(evaluator),
         target_(target),
         budget_(budget),
         allowance_(allowance),
         current_(evaluator.usage(target)),
         // So that every operator gets its turn within one sweep.
-        reach_(std::max<int>(32, static_cast<int>(kMostSwaps / 4 / evaluator.op_count()))) {}
+        reach_(std::max<int>(32, static_cast<int>(kMostExchanges / 4 / evaluator.op_count()))) {}
 
   // Whether the operator at `position` has found a better place.
   bool place(int position) {
@@ -41,7 +41,8 @@ class Mover {
     int64_t overflow = current_.overflow;
     for (int moved = 0; moved < reach_ && !budget_.stopped() && allowance_.spend(); ++moved) {
       const int front = step > 0 ? position : position - 1;
-      if (front < 0 || front + 1 >= evaluator_.op_count() || !evaluator_.can_swap(front)) return;
+      if (front < 0 || front + 1 >= evaluator_.op_count() || !evaluator_.can_exchange(front))
+        return;
       overflow = swap(front, overflow);
       position += step;
       budget_.count_scored();
@@ -57,11 +58,11 @@ class Mover {
   // Returns the overflow afterwards. Where nothing is recomputed a swap changes two positions only.
   int64_t swap(int front, int64_t overflow) {
     if (!evaluator_.plain()) {
-      evaluator_.swap(front);
+      evaluator_.exchange(front);
       return evaluator_.usage(target_).overflow;
     }
     overflow -= overflow_at(front) + overflow_at(front + 1);
-    evaluator_.swap(front);
+    evaluator_.exchange(front);
     return overflow + overflow_at(front) + overflow_at(front + 1);
   }
   int64_t overflow_at(int position) const {
@@ -71,7 +72,7 @@ class Mover {
   Evaluator& evaluator_;
   Bytes target_;
   Budget& budget_;
-  SwapAllowance& allowance_;
+  ExchangeAllowance& allowance_;
   Evaluator::Usage current_;
   int reach_;
   Evaluator::Usage best_;
@@ -80,7 +81,7 @@ class Mover {
 
 // `target` is a share of the peak.
 void reorder_against(double target, Evaluator& evaluator, Budget& budget,
-                     SwapAllowance& allowance) {
+                     ExchangeAllowance& allowance) {
   constexpr int kSweeps = 4;
   for (int sweep = 0; sweep < kSweeps && !budget.stopped() && !allowance.spent(); ++sweep) {
     const double peak = static_cast<double>(evaluator.peak());
@@ -90,7 +91,8 @@ void reorder_against(double target, Evaluator& evaluator, Budget& budget,
 
 }  // namespace
 
-bool reorder_sweep(Evaluator& evaluator, Bytes target, Budget& budget, SwapAllowance& allowance) {
+bool reorder_sweep(Evaluator& evaluator, Bytes target, Budget& budget,
+                   ExchangeAllowance& allowance) {
   std::vector<OpId> ops;
   for (int k = 0; k < evaluator.op_count(); ++k) ops.push_back(evaluator.op_at(k));
   Mover mover(evaluator, target, budget, allowance);
@@ -104,12 +106,12 @@ bool reorder_sweep(Evaluator& evaluator, Bytes target, Budget& budget, SwapAllow
 }
 
 void reorder_for_peak(Evaluator& evaluator, Budget& budget) {
-  SwapAllowance allowance(kMostSwaps);
+  ExchangeAllowance allowance(kMostExchanges);
   reorder_against(0.95, evaluator, budget, allowance);
 }
 
 void reorder_for_area(Evaluator& evaluator, Budget& budget) {
-  SwapAllowance allowance(kMostSwaps);
+  ExchangeAllowance allowance(kMostExchanges);
   reorder_against(0.8, evaluator, budget, allowance);
   reorder_against(0, evaluator, budget, allowance);
 }

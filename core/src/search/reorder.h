@@ -9,9 +9,9 @@ namespace magis {
 // What reordering may cost, in exchanges of neighbours: windows grow with the graph, so without a
 // bound the work would grow with its square. A number of exchanges, not a time: the result does not
 // depend on the clock.
-class SwapAllowance {
+class ExchangeAllowance {
  public:
-  explicit SwapAllowance(int64_t swaps) : left_(swaps) {}
+  explicit ExchangeAllowance(int64_t exchanges) : left_(exchanges) {}
   bool spend() { return left_-- > 0; }
   bool spent() const { return left_ <= 0; }
 
@@ -33,6 +33,7 @@ void reorder_for_area(Evaluator& evaluator, Budget& budget);
 
 // One sweep over all operators, last first, against the overflow above `target`. Returns whether
 // anything moved.
-bool reorder_sweep(Evaluator& evaluator, Bytes target, Budget& budget, SwapAllowance& allowance);
+bool reorder_sweep(Evaluator& evaluator, Bytes target, Budget& budget,
+                   ExchangeAllowance& allowance);
 
 }  // namespace magis

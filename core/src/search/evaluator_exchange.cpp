@@ -5,7 +5,7 @@
 
 namespace magis {
 
-bool Evaluator::can_swap(int position) const {
+bool Evaluator::can_exchange(int position) const {
   if (gap_count_ > 0) return false;
   if (problem_.body[op_at(position)] != problem_.body[op_at(position + 1)]) return false;
   const auto predecessors = problem_.graph->predecessors(op_at(position + 1));
@@ -13,12 +13,12 @@ bool Evaluator::can_swap(int position) const {
 }
 
 int Evaluator::move(int from, int to) {
-  while (from < to && can_swap(from)) swap(from++);
-  while (from > to && can_swap(from - 1)) swap(--from);
+  while (from < to && can_exchange(from)) exchange(from++);
+  while (from > to && can_exchange(from - 1)) exchange(--from);
   return from;
 }
 
-void Evaluator::swap(int position) {
+void Evaluator::exchange(int position) {
   const OpId first = op_at(position);
   const OpId second = op_at(position + 1);
   for (const OpId op : {first, second}) {
@@ -29,8 +29,8 @@ void Evaluator::swap(int position) {
   find_shared(position);
   release_shared();
   const Bytes before = carried_between(position);
-  changes_.push_back({.kind = Change::Kind::swap, .id = position});
-  exchange(position);
+  changes_.push_back({.kind = Change::Kind::exchange, .id = position});
+  exchange_order(position);
   relink_kept();
   const Bytes after = carried_between(position);
   if (after != before) add_carry(position + 1, position + 1, after - before);
@@ -41,7 +41,7 @@ void Evaluator::swap(int position) {
 }
 
 // The order alone. Its own inverse.
-void Evaluator::exchange(int position) {
+void Evaluator::exchange_order(int position) {
   const std::size_t k = at(position);
   const OpId first = order_[k];
   const OpId second = order_[k + 1];
