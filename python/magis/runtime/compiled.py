@@ -48,6 +48,7 @@ class CompiledPlan:
         self.file_name = f"<magis plan {graph.fingerprint()[:8]}-{id(self):x}>"
         self.host_bytes = plan.host_bytes
         self._host = host or HostPool(device)
+        self._device = device
         self._names: dict[str, Any] = {}
         if device.type != "meta":  # there is nothing to run, and perhaps no device to copy from
             self._define()
@@ -63,14 +64,20 @@ class CompiledPlan:
         linecache.cache[self.file_name] = (len(self.source), None, lines, self.file_name)
         weakref.finalize(self, linecache.cache.pop, self.file_name, None)
         self._names["__name__"] = f"magis_plan_{id(self):x}"
-        exec(compile(self.source, self.file_name, "exec"), self._names)
+        with self._on_device():
+            exec(compile(self.source, self.file_name, "exec"), self._names)
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[torch.Tensor]:
         """Runs the step under the caller's modes; the result has one tensor per output."""
         step: Step = self._names["step"]
-        if not self.host_bytes:
-            return step(inputs)
-        return step(inputs, self._host.at_least(self.host_bytes))
+        host = [self._host.at_least(self.host_bytes)] if self.host_bytes else []
+        with self._on_device():
+            return step(inputs, *host)
+
+    def _on_device(self) -> contextlib.AbstractContextManager[object]:
+        """The code says "cuda": that is this device, whichever is current elsewhere."""
+        on_cuda = self._device.type == "cuda"
+        return torch.cuda.device(self._device) if on_cuda else contextlib.nullcontext()
 
     def settle(self) -> None:
         """After a step that was broken off: waits for its copies to and from the host. Until then

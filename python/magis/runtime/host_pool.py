@@ -63,7 +63,7 @@ class HostPool:
             )
         memory = _as_tensor(_anonymous(size))
         if self._device.type == "cuda":
-            pinned = _pin(memory)
+            pinned = _pin(memory, self._device)
             self._unpin = weakref.finalize(self, _unpin, pinned, self._device)
             self._unpin.atexit = False  # the process takes it all along
         return memory
@@ -100,7 +100,7 @@ def _mapped_file(directory: Path, size: int) -> mmap.mmap:
         raise unusable(directory, error) from None
 
 
-def _pin(memory: torch.Tensor) -> int:
+def _pin(memory: torch.Tensor, device: torch.device) -> int:
     """Locks the block's pages for copies by the device; returns where it begins.
 
     PyTorch's own pinned memory comes in powers of two, and does not go back to the system.
@@ -108,6 +108,8 @@ def _pin(memory: torch.Tensor) -> int:
     address: int = memory.data_ptr()
     status = torch.cuda.cudart().cudaHostRegister(address, memory.numel(), 0)
     if int(status) != 0:
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device=device)  # the next kernel reports the error again
         raise HostMemoryError(
             f"CUDA refuses to pin {bytes_text(memory.numel())} of the host's memory for the plan "
             f"(error {int(status)}); {_LESS}, and `ulimit -l` may be too low"

@@ -156,6 +156,11 @@ def _verify(result: _core.Result, settings: SearchSettings) -> None:
             f"{facts.peak_bytes:,} "
             f"(at {facts.peak_statement}); this is a bug in magis"
         )
+    if facts.host_peak_bytes > result.host_bytes:
+        raise PlanError(
+            f"the plan promises {result.host_bytes:,} bytes on the host, an independent count "
+            f"comes to {facts.host_peak_bytes:,}; this is a bug in magis"
+        )
 
 
 def tell_not_met(

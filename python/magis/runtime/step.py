@@ -45,7 +45,8 @@ class Step:
     or refused, as `on_new_shape` says. One call runs at a time; other threads wait.
 
     Raises GuardError, ReplayError (on a new capture, or every `verify_every` calls),
-    LimitNotMetError (with strict) and TornStep; what an operator raises comes through unchanged.
+    LimitNotMetError (with strict), HostMemoryError (a new plan needs more on the host than can be
+    had) and TornStep; what an operator raises comes through unchanged.
     """
 
     def __init__(

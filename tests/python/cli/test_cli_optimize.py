@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_support import SMALL, Magis, assert_user_error, chain
@@ -286,3 +288,66 @@ def test_a_number_of_parts_by_hand(magis: Magis, tmp_path: Path) -> None:
         magis("optimize", file, "--memory-limit", "1MB", "--batch-parts", "7"),
         "the batch's axis has length 6: it has no 7 parts",
     )
+
+
+@pytest.fixture
+def products(tmp_path: Path) -> Path:
+    """A chain whose activations take long to compute again, and less long to copy."""
+    path = tmp_path / "products.magis"
+    path.write_text(re.sub(r"aten\.tanh\((%a\d+)\)", r"aten.mm(\1, %x)", chain(8)))
+    return path
+
+
+def test_tensors_are_kept_on_the_host_if_that_is_allowed(
+    magis: Magis, products: Path, tmp_path: Path
+) -> None:
+    def optimized(*options: str | Path) -> dict[str, Any]:
+        search = ("--memory-limit", "60%", "--state-budget", "3000", "--no-fission")
+        data: dict[str, Any] = magis("optimize", products, *search, *options, "--json").json
+        return data
+
+    without = optimized()
+    assert without["host_bytes"] == 0  # a CPU is its own host
+    swapping = optimized("--swap")
+    assert swapping["met"]
+    assert swapping["host_bytes"] > 0
+    assert swapping["seconds"] < without["seconds"]
+    assert any(edit["kind"] == "swap" for edit in swapping["edits"])
+    one = 256 * 256 * 4
+    bounded = optimized("--host-memory", str(one))
+    assert 0 < bounded["host_bytes"] <= one
+    assert optimized("--host-memory", "1GiB", "--no-fission")["host_bytes"] > one
+    disk = ("--offload-to", "disk", "--offload-directory", tmp_path)
+    assert optimized(*disk)["host_bytes"] > one
+    assert optimized("--device", "a100")["host_bytes"] > 0
+    assert optimized("--device", "a100", "--no-swap")["host_bytes"] == 0
+
+
+def test_what_is_swapped_is_shown(magis: Magis, products: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    search = ("--memory-limit", "60%", "--state-budget", "3000", "--no-fission", "--swap")
+    shown = " ".join(magis("optimize", products, *search, "-o", plan).out.split())
+    assert " at most for tensors that leave the device" in shown
+    assert " of copying 0 s hidden, " in shown  # a CPU copies itself
+    saved = json.loads(plan.read_text())
+    assert saved["promise"]["host_bytes"] == _core.Plan.parse(saved["text"]).host_bytes > 0
+    inspected = magis("inspect", plan, "--json").json
+    assert inspected["swaps"]["host_bytes"] == saved["promise"]["host_bytes"]
+    assert "Tensors that leave for the host" in magis("inspect", plan).out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--no-swap", "--host-memory", "1GiB"], "keeps every tensor on the device"),
+        (["--swap", "--host-memory", "0"], "needs host memory"),
+        (["--host-memory", "some"], "host memory 'some' is not understood"),
+        (["--offload-to", "disk"], "needs an offload directory"),
+        (["--offload-to", "moon"], "choose one of host, disk"),
+    ],
+)
+def test_words_about_the_host_that_are_refused(
+    magis: Magis, small: Path, words: list[str], said: str
+) -> None:
+    done = magis("optimize", small, "--memory-limit", "90%", *words)
+    assert_user_error(done, said)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import re
 from pathlib import Path
 
 import pytest
 from cli_support import TRAIN, Magis, assert_user_error
-from random_swaps import random_swaps
+from swap_programs import swapped
 
 from magis import _core
 from magis.cli.trial import Run, Trial
@@ -183,7 +184,7 @@ def test_what_is_no_plan_for_this_machine(plan: Path, magis: Magis, tmp_path: Pa
 def swapping_plan(plan: Path) -> Path:
     """The same with tensors that leave for the host."""
     content = json.loads(plan.read_text())
-    content["text"] = random_swaps(content["text"], 1, share=0.6)
+    content["text"] = swapped(content["text"], random.Random(1), share=0.6).text
     plan.write_text(json.dumps(content))
     return plan
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from random_swaps import random_swaps
+from swap_programs import swapped
 
 from magis import _core
 from magis.runtime import planner
@@ -19,14 +20,14 @@ def swapping(seed: int = 1, share: float = 0.5) -> Iterator[None]:
     """Of whatever is planned, that share of the tensors is absent from the device for a while."""
     search = planner._optimize
 
-    def swapped(graph: Any, settings: Any, bound: Any, fission: bool) -> Any:
+    def with_swaps(graph: Any, settings: Any, bound: Any, fission: bool) -> Any:
         found = search(graph, settings, bound, fission)
-        plan = _core.Plan.parse(random_swaps(found.plan.text(), seed, share=share))
+        text = swapped(found.plan.text(), random.Random(seed), share=share).text
+        plan = _core.Plan.parse(text)
         assert plan.host_bytes > 0
         return found.with_plan(plan, device=settings.profile)
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the limit was not met")
-        patch.setattr(planner, "_optimize", swapped)
-        patch.setattr(planner, "_verify", lambda *_: None)
+        patch.setattr(planner, "_optimize", with_swaps)
         yield

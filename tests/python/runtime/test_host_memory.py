@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,40 @@ def test_a_step_that_fails_halfway_leaves_all_as_before_and_runs_again():
     assert_same(state_of(model), state_of(other))
 
 
+def test_a_broken_step_waits_for_its_copies_before_it_lets_go_of_tensors():
+    """Copies of a GPU's streams still write to them."""
+    model, batch = Network(), token_batch()
+    with swapping():
+        step = plan(model, cross_entropy, batch)
+    compiled = step._current.step.base
+    held: list[weakref.ref[torch.Tensor]] = []
+    alive: list[bool] = []
+
+    class Stream:
+        def synchronize(self) -> None:
+            alive.append(held[-1]() is not None)
+            raise RuntimeError("the device has failed, too")
+
+    def remembered(operator: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if len(held) == 9:
+                raise ValueError("no")
+            result = operator(*args, **kwargs)
+            held.append(weakref.ref(result if isinstance(result, torch.Tensor) else result[0]))
+            return result
+
+        return call
+
+    for name, value in list(compiled._names.items()):
+        if isinstance(value, torch._ops.OpOverload):
+            compiled._names[name] = remembered(value)
+    compiled._names |= {"to_host": Stream(), "from_host": Stream()}
+    with pytest.raises(ValueError, match="no"):
+        step(*batch)
+    assert alive == [True, True]
+    assert held[-1]() is None
+
+
 # ---- a file in place of memory
 
 
@@ -177,6 +212,47 @@ def test_a_forked_process_has_a_pool_of_its_own(tmp_path, on_disk):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert ours[:64].eq(1).all()
+
+
+class Runtime:
+    """CUDA's, as far as the pool calls it."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status = status
+        self.pinned: dict[int, int] = {}
+
+    def cudaHostRegister(self, address: int, size: int, flags: int) -> int:
+        if self.status == 0:
+            self.pinned[address] = size
+        return self.status
+
+    def cudaHostUnregister(self, address: int) -> int:
+        del self.pinned[address]
+        return 0
+
+
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> HostPool:
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: None)
+    return HostPool(torch.device("cuda"))
+
+
+def test_on_a_gpu_the_pool_is_pinned_to_the_byte_and_let_go(monkeypatch):
+    runtime = Runtime()
+    pool = on_a_gpu(monkeypatch, runtime)
+    first = pool.at_least(100_000).data_ptr()
+    assert runtime.pinned == {first: 100_000}
+    second = pool.at_least(200_000).data_ptr()
+    assert runtime.pinned == {second: 200_000}
+    del pool
+    assert runtime.pinned == {}
+
+
+def test_pinning_refused(monkeypatch):
+    pool = on_a_gpu(monkeypatch, Runtime(status=2))
+    with pytest.raises(HostMemoryError, match=r"CUDA refuses to pin 1\.00 MiB.*\(error 2\)"):
+        pool.at_least(2**20)
 
 
 # ---- refused before the first step

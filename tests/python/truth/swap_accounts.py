@@ -3,6 +3,7 @@ of `hooked`."""
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from emulated_streams import EmulatedStep, RaceError
 from random_plans import random_plan
-from random_swaps import random_swaps
+from swap_programs import swapped
 from torch import Tensor
 
 from magis import _core, measure, zoo
@@ -58,7 +59,7 @@ class Subject:
     def account(self, plain: str, seed: int, share: float) -> Account:
         """Of the plan `plain` with tensors absent as `seed` says."""
         before = _core.Plan.parse(plain)
-        plan = _core.Plan.parse(random_swaps(plain, seed, share=share))
+        plan = _core.Plan.parse(swapped(plain, random.Random(seed), share=share).text)
         plan.verify()
         expected = self._left_by(CompiledPlan(before, CPU))
         compiled = CompiledPlan(plan, CPU, host=self.pool)
