@@ -26,7 +26,9 @@ def seconds_text(seconds: float) -> str:
 
 def copies_text(to_host: int, to_device: int, seconds: float, exposed: float) -> str:
     """Bytes copied to the host and back in a step, and what of the copies' time is waited for."""
-    hidden = max(0.0, seconds - exposed)
+    hidden = seconds - exposed
+    if hidden < 1e-9 * seconds:  # two sums of the same times, rounded
+        hidden = 0.0
     return (
         f"{bytes_text(to_host)} to the host and {bytes_text(to_device)} back a step; of "
         f"{seconds_text(seconds)} of copying {seconds_text(hidden)} hidden, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from runtime_support import (
     twin,
 )
 from swap_support import swapping
+from torch import nn
 
 import magis
 from magis.errors import HostMemoryError, MagisError
@@ -61,6 +63,28 @@ def test_training_equals_eager_and_the_pool_is_made_once(monkeypatch):
     assert_same(*states)
     assert len(made) <= 2
     assert step.report.replayed == "on the batch: bitwise equal to eager"
+
+
+def test_the_search_swaps_if_it_may():
+    layers = [layer for _ in range(6) for layer in (nn.Linear(256, 256), nn.GELU())]
+    model = nn.Sequential(*layers)
+    batch = (torch.randn(256, 256),)
+
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return model(x).square().mean()
+
+    def planned(**options: Any) -> magis.Step:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="the limit was not met")
+            return plan(model, loss, batch, memory_limit="62%", exact=True, **options)
+
+    assert planned().plan.host_bytes == 0
+    step = planned(swap=True)
+    assert step.report.host_bytes == step.plan.host_bytes > 0
+    assert step.report.replayed == "on the batch: bitwise equal to eager"
+    assert 0 < planned(host_memory="600KiB").plan.host_bytes <= 600 * 1024
+    assert planned(host_memory="1 MiB", swap=True).plan.host_bytes <= 2**20
+    assert planned(swap=False).plan.host_bytes == 0
 
 
 def test_plans_of_other_shapes_share_the_pool():
