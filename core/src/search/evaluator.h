@@ -64,9 +64,11 @@ class Evaluator {
 
   // ---- what the schedule costs
 
-  // Every chain ends in something that is there or can be made. If not, the other figures mean
-  // nothing.
-  bool feasible() const { return infeasible_segments_ == 0; }
+  // Every chain ends in something that is there or can be made, or the other figures mean nothing;
+  // and the host has room for what is swapped.
+  bool feasible() const {
+    return infeasible_segments_ == 0 && host_bytes_ <= problem_.costs->host_memory;
+  }
   // Nothing is recomputed.
   bool plain() const { return chains_ == 0; }
   Picoseconds time() const { return time_; }

@@ -59,10 +59,7 @@ bool Greedy::apply_best(Bytes target) {
     budget_.count_evaluated();
     const Gain gain{usage_.overflow - usage.overflow, usage_.peak - usage.peak,
                     evaluator_.time() - time};
-    // What was scored together need not fit on the host together.
-    const bool fits = evaluator_.host_bytes() <= evaluator_.problem().costs->host_memory;
-    if (!evaluator_.feasible() || !fits || gain.relief <= 0 ||
-        evaluator_.time() > options_.time_limit) {
+    if (!evaluator_.feasible() || gain.relief <= 0 || evaluator_.time() > options_.time_limit) {
       evaluator_.undo(mark);
       continue;
     }

@@ -116,6 +116,13 @@ void expect_pool(const Graph& graph, const Program& program) {
   }
   EXPECT_LE(most, pool.bytes);
   EXPECT_LE(pool.bytes, sum);
+  // Places of one size leave no gaps between them.
+  const bool alike = std::ranges::all_of(stays, [&](const auto& stay) {
+    return rounded(stay.first) == rounded(stays.begin()->first);
+  });
+  if (alike) {
+    EXPECT_EQ(pool.bytes, most);
+  }
   for (std::size_t t = 0; t < graph.tensors().size(); ++t) {
     if (!stays.contains(TensorId(t))) {
       EXPECT_EQ(pool.offsets[TensorId(t)], kNoHostSlot);

@@ -89,7 +89,10 @@ def held_to_account(text: str) -> PlanFacts:
     facts = verify_plan(text)
     plan = _core.Plan.parse(text)
     plan.verify()
-    assert plan.simulate("cpu").transient_peak_bytes == facts.transient_peak_bytes
+    promised = plan.simulate("cpu")
+    assert promised.transient_peak_bytes == facts.transient_peak_bytes
+    # Where places of several sizes come and go, a pool may be larger than what is in it.
+    assert plan.host_bytes == promised.host_peak_bytes >= facts.host_peak_bytes
     rounded = verify_plan(text, device="a100")
     assert plan.simulate("a100").peak_bytes == rounded.peak_bytes
     assert rounded.host_peak_bytes == facts.host_peak_bytes
