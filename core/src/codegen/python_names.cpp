@@ -73,9 +73,10 @@ void PythonNames::name_results(const Graph& graph, const Program& program) {
   std::set<CopyRef> read;
   for (const Output& output : graph.outputs()) read.insert({graph.value(output.value).tensor, 0});
   for (const Statement& statement : program.statements) {
-    const bool copies =
-        statement.kind == Statement::Kind::store || statement.kind == Statement::Kind::load;
-    if (copies) read.insert(statement.copies.begin(), statement.copies.end());
+    // An await alone keeps a copy, too.
+    if (statement.kind != Statement::Kind::free) {
+      read.insert(statement.copies.begin(), statement.copies.end());
+    }
     if (statement.kind != Statement::Kind::run) continue;
     const auto reads = graph.reads(statement.op);
     for (std::size_t i = 0; i < reads.size(); ++i) {

@@ -17,10 +17,10 @@ CASES = {name: f"accounts({name!r}, plans=2)" for name in zoo.names()} | {
     "bert, bfloat16": "accounts('bert', plans=1, dtype='bfloat16', dropout=0.0)",
     "mlp, nearly all": "accounts('mlp', plans=4, share=0.9)",
     "mlp, in parts": "accounts_in_parts('mlp', limit=0.3, plans=4, share=0.6, batch=32)",
-    "btlm, uneven parts": "accounts_in_parts('btlm', limit=0.3, plans=3, batch=5)",
+    "btlm, uneven parts": "accounts_in_parts('btlm', limit=0.3, plans=3, batch=5, parts=3)",
 }
 LONG = {f"{name}, long": f"accounts({name!r}, plans=50)" for name in zoo.names()} | {
-    f"{name}, in parts, long": f"accounts_in_parts({name!r}, limit=0.3, plans=20, batch=5)"
+    f"{name}, in parts, long": f"accounts_in_parts({name!r}, limit=0.3, plans=20, batch=5, parts=3)"
     for name in ("bert", "vit", "gpt2", "gpt-neo", "btlm", "llama")
 }
 ALL = [pytest.param(CASES[name], id=name) for name in CASES] + [
