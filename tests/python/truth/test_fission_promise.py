@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from hooked import under_hook
 
-# Memory limits that reordering and recomputing alone do not reach.
+# Memory limits that reordering and recomputing alone do not reach; parts are named where a short
+# search may do without.
 DAILY = {
     "mlp": "'mlp', share=0.3, batch=32",
     "mlp, sgd in the step": "'mlp', share=0.4, batch=32, optimizer='sgd'",
-    "mlp, adamw in the step": "'mlp', share=0.4, batch=32, optimizer='adamw'",
+    "mlp, adamw in the step": "'mlp', share=0.4, parts=4, batch=32, optimizer='adamw'",
     "mlp, scratch": "'mlp', share=0.3, batch=32, scratch=True",
-    "btlm, uneven": "'btlm', share=0.2, batch=5",
-    "bert, dropout": "'bert', share=0.2, batch=5",
+    "btlm, uneven": "'btlm', share=0.2, parts=2, batch=5",
+    "bert, dropout": "'bert', share=0.2, parts=2, batch=5",
     "bert, bfloat16": "'bert', share=0.2, batch=8, dtype='bfloat16', dropout=0.0",
     "gpt2, autocast": "'gpt2', share=0.45, parts=4, batch=8, autocast=True, dropout=0.0",
 }
