@@ -31,7 +31,7 @@ def bases(case: Case, rng: random.Random) -> list[Base]:
         except _core.UserError:
             continue  # not every region can be split in every number of parts
         texts.append(_core.Plan.program_order(split).text())
-    return [Base(text, source.inputs) for text in texts]
+    return [Base(text, source.truth.inputs) for text in texts]
 
 
 @pytest.mark.parametrize("case", DAILY, ids=str)
