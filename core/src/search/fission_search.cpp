@@ -7,7 +7,7 @@
 // the most promising one of the region that saves most is searched at once, then the graph without
 // regions, then the others in the order of their promise. The best gets one region more, beside the
 // others or inside one, chosen by what is live at its peak, as long as that helps. What is left of
-// the budget goes to the best few.
+// the budget goes to the best few, searched again and again with other random numbers.
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -95,15 +95,19 @@ class FissionSearch {
   static constexpr double kExtensionShare = 0.75;
   static constexpr double kShortShare = 0.05;
   static constexpr std::size_t kRaced = 24;
+  static constexpr int kHopeless = 5;  // of them in a row that lead nowhere end the race
   static constexpr std::size_t kExtended = 8;
-  static constexpr int kRounds = 4;
+  static constexpr int kExtensions = 4;
   static constexpr std::size_t kFinalists = 3;
+  static constexpr int kIdleRounds = 4;  // without success end the search
 
   // How much of what is left one search may have, and when it gives up before that.
   struct Allowance {
     Seconds seconds;
     int64_t states = 1;   // one part in so many of the states left
     double patience = 1;  // Patience's factor; 0: endless
+    uint64_t round = 0;   // added to the seed
+    bool swaps = true;
   };
 
   // ---- the budget
@@ -135,6 +139,8 @@ class FissionSearch {
   // One search within the whole, its states counted.
   OptimizeResult searched(const Graph& graph, const CostTable& costs, const Allowance& allowance) {
     OptimizeOptions options = options_;
+    options.seed += allowance.round;
+    if (!allowance.swaps) options.host_memory = 0;
     options.time_budget = std::max(0.0, std::min(allowance.seconds, left()));
     if (options_.state_budget > 0) {
       const int64_t states = options_.state_budget - evaluated_;
@@ -179,7 +185,7 @@ class FissionSearch {
 
   // The one region that the user named, whatever it costs.
   void search_as_asked() {
-    Trial trial{{ground_.batch_region(options_.batch_parts)}, {}, {}, {}};
+    Trial trial{.regions = {ground_.batch_region(options_.batch_parts)}};
     const OptimizeResult unsplit = std::move(best_);
     best_ = {};
     has_best_ = false;
@@ -210,22 +216,16 @@ class FissionSearch {
       searched_trials.push_back(std::move(waiting.front()));
       waiting.erase(waiting.begin());
     }
-    search_unsplit();
+    searched_trials.push_back({.unsplit = true, .plain = cost_of_baseline()});
+    search(searched_trials.back(), {.seconds = share(kUnsplitShare), .states = 4});
     if (done()) return;
     std::ranges::move(sieved(other_trials(maker), since(start_) + share(kSieveShare)),
                       std::back_inserter(waiting));
     race(waiting, searched_trials);
     extend(maker, searched_trials);
-    search_deeply(searched_trials);
+    search_again(searched_trials);
   }
 
-  void search_unsplit() {
-    if (done()) return;
-    OptimizeResult result =
-        searched(source_, costs_, {.seconds = share(kUnsplitShare), .states = 4});
-    rate_->learn(cost_of_baseline(), cost_of(result));
-    offer(std::move(result), {}, std::nullopt);
-  }
   Cost cost_of_baseline() const {
     return {best_.baseline.transient_peak, to_picoseconds(best_.baseline.seconds)};
   }
@@ -264,18 +264,36 @@ class FissionSearch {
   // Searches the most promising of `waiting`, which move to `searched_trials`; the promise of the
   // others follows what the searches show.
   void race(std::vector<Trial>& waiting, std::vector<Trial>& searched_trials) {
-    for (std::size_t t = 0; t < kRaced && !waiting.empty(); ++t) {
+    int hopeless = 0;
+    for (std::size_t t = 0; t < kRaced && !waiting.empty() && hopeless < kHopeless; ++t) {
       if (done() || since(start_) > share(kRaceShare)) return;
       sort_by_promise(waiting);
       search_short(waiting.front(), static_cast<int64_t>(2 * (kRaced - t)));
+      hopeless = is_near_best(waiting.front(), 4) ? 0 : hopeless + 1;
       searched_trials.push_back(std::move(waiting.front()));
       waiting.erase(waiting.begin());
     }
   }
 
+  // Another search may make it the best: within 4 % of the least memory or 0.5 % of the least time,
+  // or `times` that.
+  bool is_near_best(const Trial& trial, double times) const {
+    constexpr double kMemory = 0.04;
+    constexpr double kTime = 0.005;
+    Cost handicap = trial.cost;
+    if (objective_.limits_memory()) {
+      const auto base = static_cast<double>(to_picoseconds(best_.baseline.seconds));
+      handicap.time -= static_cast<Picoseconds>(times * kTime * base);
+    } else {
+      const auto peak = static_cast<double>(trial.cost.peak + costs_.persistent);
+      handicap.peak -= static_cast<Bytes>(times * kMemory * peak);
+    }
+    return !objective_.better(best_cost_, handicap);
+  }
+
   // One region more for the best trial, as long as that makes it better.
   void extend(const TrialMaker& maker, std::vector<Trial>& trials) {
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kExtensions; ++round) {
       keep_searched(trials);
       if (trials.empty() || done()) return;
       const Cost before = trials.front().cost;
@@ -291,14 +309,18 @@ class FissionSearch {
     }
   }
 
-  void search_deeply(std::vector<Trial>& trials) {
-    keep_searched(trials);
-    if (trials.size() > kFinalists) trials.resize(kFinalists);
-    for (std::size_t f = 0; f < trials.size(); ++f) {
-      const auto remaining = static_cast<int64_t>(trials.size() - f);
-      search(
-          trials[f],
-          {.seconds = left() / static_cast<double>(remaining), .states = remaining, .patience = 0});
+  void search_again(std::vector<Trial>& trials) {
+    int idle = 0;
+    for (uint64_t round = 1; idle < kIdleRounds; ++round) {
+      keep_searched(trials);
+      if (trials.size() > kFinalists) trials.resize(kFinalists);
+      const Cost before = best_cost_;
+      for (std::size_t f = 0; f < trials.size(); ++f) {
+        if (done()) return;
+        if (f > 0 && !is_near_best(trials[f], 1)) break;
+        search(trials[f], {.seconds = left(), .states = 4, .patience = 2, .round = round});
+      }
+      idle = best_cost_ == before ? idle + 1 : 0;
     }
   }
 
@@ -335,13 +357,26 @@ class FissionSearch {
 
   void search(Trial& trial, const Allowance& allowance) {
     if (done()) return;
-    std::optional<Graph> graph = split(trial);
-    if (!graph) return;
-    const CostTable costs = make_cost_table(*graph, profile_);
-    OptimizeResult result = searched(*graph, costs, allowance);
-    trial.cost = cost_of(result);
-    trial.hotspots = ground_.hotspots(*graph, result.decisions, costs);
-    rate_->learn(trial.plain, trial.cost);
+    std::optional<Graph> graph;
+    if (!trial.unsplit) {
+      graph = split(trial);
+      if (!graph) return;
+    }
+    const Graph& searched_graph = graph ? *graph : source_;
+    const CostTable costs = make_cost_table(searched_graph, profile_);
+    OptimizeResult result = searched(searched_graph, costs, allowance);
+    if (result.swapped > 0 && !objective_.met(cost_of(result)) && !done()) {
+      // Its copies may be what it waits for beyond the limit.
+      Allowance without = allowance;
+      without.swaps = false;
+      result = searched(searched_graph, costs, without);
+    }
+    const Cost cost = cost_of(result);
+    rate_->learn(trial.plain, cost);
+    if (trial.hotspots.empty() || objective_.better(cost, trial.cost)) {
+      trial.cost = cost;
+      trial.hotspots = ground_.hotspots(searched_graph, result.decisions, costs);
+    }
     offer(std::move(result), trial.regions, std::move(graph));
   }
 

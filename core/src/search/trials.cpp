@@ -34,7 +34,7 @@ std::vector<Trial> TrialMaker::trials_of(std::size_t region) const {
   const FissionRegion& chosen = regions_[chosen_[region]];
   std::vector<Trial> trials;
   for (const int64_t part : part_lengths(chosen.length, kPartLengths)) {
-    trials.push_back({{chosen}, {}, {}, {}});
+    trials.push_back({.regions = {chosen}});
     trials.back().regions[0].part = part;
   }
   return trials;
@@ -65,7 +65,7 @@ void TrialMaker::add_beside(const std::vector<FissionRegion>& chosen, const Fiss
   if (why_invalid(ground_.axes(), beside)) return;
   for (const int64_t part : halved_lengths(region.length)) {
     beside.back().part = part;
-    trials.push_back({beside, {}, {}, {}});
+    trials.push_back({.regions = beside});
   }
 }
 
@@ -80,7 +80,7 @@ void TrialMaker::add_nested(const std::vector<FissionRegion>& chosen, std::size_
     around.children.back().part = part;
     std::vector<FissionRegion> nested = chosen;
     nested[outer] = around;
-    trials.push_back({std::move(nested), {}, {}, {}});
+    trials.push_back({.regions = std::move(nested)});
   }
 }
 

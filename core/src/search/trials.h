@@ -9,10 +9,11 @@
 namespace magis {
 
 struct Trial {
-  std::vector<FissionRegion> regions;  // of the opened graph
-  Cost plain;                          // in program order
-  Cost cost;                           // of the best schedule so far
-  Hotspots hotspots;                   // once it was searched
+  std::vector<FissionRegion> regions = {};  // of the opened graph
+  bool unsplit = false;                     // the graph as it is, without masks as bits too
+  Cost plain = {};                          // in program order
+  Cost cost = {};                           // of the best schedule so far
+  Hotspots hotspots = {};                   // once it was searched: at the peak of that schedule
 };
 
 class TrialMaker {
