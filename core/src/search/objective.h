@@ -72,9 +72,10 @@ class Incumbent {
     decisions_ = other.decisions_;
     return true;
   }
-  // Takes it whatever it costs.
-  void replace(const Evaluator& evaluator, Cost cost) {
+  // Takes what is no slower, though it may be larger: with fewer copies, say.
+  void replace_if_as_fast(const Evaluator& evaluator, Cost cost) {
     cost.time += evaluator.exposed();
+    if (cost.time > cost_.time) return;
     cost_ = cost;
     decisions_ = evaluator.decisions();
   }

@@ -168,7 +168,7 @@ class Optimizer {
     evaluator_.load(incumbent_.decisions());
     swaps_->tighten(allowed(incumbent_.cost().peak));
     swaps_->settle(allowed(incumbent_.cost().peak));
-    incumbent_.replace(evaluator_, cost());
+    incumbent_.replace_if_as_fast(evaluator_, cost());
   }
   // A schedule of that peak may grow so far.
   Bytes allowed(Bytes peak) const {
@@ -179,7 +179,8 @@ class Optimizer {
   void expand_from(const Decisions& start) {
     if (done()) return;
     evaluator_.load(start);
-    Incumbent best(incumbent_.objective(), start, cost());
+    const Cost waiting{evaluator_.peak(), evaluator_.time() + evaluator_.exposed()};
+    Incumbent best(incumbent_.objective(), start, waiting);
     best_first_.run(best, kPatience);
     incumbent_.offer(best);
   }
