@@ -365,11 +365,13 @@ class FissionSearch {
     const Graph& searched_graph = graph ? *graph : source_;
     const CostTable costs = make_cost_table(searched_graph, profile_);
     OptimizeResult result = searched(searched_graph, costs, allowance);
-    if (result.swapped > 0 && !objective_.met(cost_of(result)) && !done()) {
+    if (result.swapped > 0 && result.found.seconds > options_.limit.seconds &&
+        !objective_.limits_memory() && !done()) {
       // Its copies may be what it waits for beyond the limit.
       Allowance without = allowance;
       without.swaps = false;
-      result = searched(searched_graph, costs, without);
+      OptimizeResult other = searched(searched_graph, costs, without);
+      if (objective_.better(cost_of(other), cost_of(result))) result = std::move(other);
     }
     const Cost cost = cost_of(result);
     rate_->learn(trial.plain, cost);
