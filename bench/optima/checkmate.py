@@ -1,0 +1,202 @@
+"""Optimal rematerialization of any graph as an integer linear programme, solved by HiGHS.
+
+After Jain et al., "Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization"
+(MLSys 2020). Stage t ends with the first run of operator t, in program order; before it any earlier
+operators may run again, in program order too. R[t, i]: operator i runs in stage t (`run`). S[t, i]:
+its result is there when stage t begins (`there`). Where we differ: when a result may be freed
+within a stage is not said by products of binaries, made linear with counts, but by N[t, i, j]
+(`needed`): the result is needed in stage t by its reader j or a later one. The feasible schedules
+are the same, and so is the memory: a result counts from the run of its operator to its last need in
+the stage, or to the end of the stage if the next one has it.
+
+Outputs are run once and stay, as in a plan. Operators have one result each. As first runs follow
+program order, a search that also reorders may be better than this optimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+from network import Network
+
+MICROSECOND = 1e-6
+
+
+@dataclass(frozen=True)
+class Solution:
+    runs: list[str] | None  # operators in order; None: no schedule was found
+    seconds: float  # of the schedule; inf without one
+    bound: float  # seconds; no schedule takes less. inf: none fits
+
+    def optimal(self, tolerance: float = 1e-6) -> bool:
+        return self.seconds <= self.bound * (1 + tolerance)
+
+
+@dataclass
+class Programme:
+    """Rows and columns as HiGHS takes them."""
+
+    cost: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    binary: list[bool] = field(default_factory=list)
+    row_lower: list[float] = field(default_factory=list)
+    row_upper: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [0])
+    columns: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def variable(
+        self, cost: float = 0, low: float = 0, high: float = 1, binary: bool = True
+    ) -> int:
+        self.cost.append(cost)
+        self.lower.append(low)
+        self.upper.append(high)
+        self.binary.append(binary)
+        return len(self.cost) - 1
+
+    def at_least(self, terms: Sequence[tuple[int, float]], low: float) -> None:
+        self._row(terms, low, math.inf)
+
+    def at_most(self, terms: Sequence[tuple[int, float]], high: float) -> None:
+        self._row(terms, -math.inf, high)
+
+    def _row(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> None:
+        self.columns += [column for column, _ in terms]
+        self.values += [value for _, value in terms]
+        self.starts.append(len(self.columns))
+        self.row_lower.append(low)
+        self.row_upper.append(high)
+
+    def solve(self, time_limit: float) -> highspy.Highs:
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self.cost), len(self.row_lower)
+        model.col_cost_ = np.array(self.cost)
+        model.col_lower_, model.col_upper_ = np.array(self.lower), np.array(self.upper)
+        model.row_lower_, model.row_upper_ = np.array(self.row_lower), np.array(self.row_upper)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.array(self.starts)
+        model.a_matrix_.index_ = np.array(self.columns)
+        model.a_matrix_.value_ = np.array(self.values)
+        kinds = highspy.HighsVarType
+        model.integrality_ = [kinds.kInteger if b else kinds.kContinuous for b in self.binary]
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        for option, value in [
+            ("output_flag", False),
+            ("threads", 1),
+            ("time_limit", time_limit),
+            ("mip_rel_gap", 1e-6),
+        ]:
+            solver.setOptionValue(option, value)
+        solver.passModel(model)
+        solver.run()
+        return solver
+
+
+class Checkmate:
+    """The programme of one network; `budget` in units, without inputs."""
+
+    def __init__(self, network: Network, budget: int) -> None:
+        self.network = network
+        self.budget = budget
+        self.names = [op.name for op in network.operators]
+        for op in network.operators:
+            if len(op.results) != 1:
+                raise ValueError(f"{op.name} has {len(op.results)} results")
+        index = {name: i for i, name in enumerate(self.names)}
+        self.count = len(self.names)
+        self.reads = [[index[read] for read in op.reads] for op in network.operators]
+        self.readers: list[list[int]] = [[] for _ in self.names]
+        for reader, reads in enumerate(self.reads):
+            for read in reads:
+                self.readers[read].append(reader)
+        self.units = [network.units[name] for name in self.names]
+        self.outputs = {index[name] for name in network.outputs}
+        self.programme = Programme()
+        self.run: dict[tuple[int, int], int] = {}
+        self.there: dict[tuple[int, int], int] = {}
+        self.needed: dict[tuple[int, int, int], int] = {}
+        self._make_variables()
+        for stage in range(self.count):
+            self._say_what_is_there(stage)
+            self._say_what_is_needed(stage)
+            self._bound_memory(stage)
+
+    def solve(self, time_limit: float = math.inf) -> Solution:
+        solver = self.programme.solve(time_limit)
+        info = solver.getInfo()
+        if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+            return Solution(None, math.inf, math.inf)
+        bound = info.mip_dual_bound * MICROSECOND
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return Solution(None, math.inf, bound)
+        values = solver.getSolution().col_value
+        runs = [
+            self.names[i]
+            for stage in range(self.count)
+            for i in range(stage + 1)
+            if values[self.run[stage, i]] > 0.5
+        ]
+        return Solution(runs, info.objective_function_value * MICROSECOND, bound)
+
+    def _make_variables(self) -> None:
+        seconds = self.network.seconds()
+        variable = self.programme.variable
+        for t in range(self.count):
+            for i in range(t + 1):
+                cost = seconds[self.names[i]] / MICROSECOND
+                once = i in self.outputs and i < t
+                self.run[t, i] = variable(cost, low=float(i == t), high=float(not once))
+                if i < t:
+                    self.there[t, i] = variable(low=float(i in self.outputs))
+                for j in self.readers[i]:
+                    if j <= t:
+                        self.needed[t, i, j] = variable(binary=False)
+        for i in self.outputs:
+            self.there[self.count, i] = variable(low=1)
+
+    def _say_what_is_there(self, t: int) -> None:
+        """Operands are there or run again; what is there was there or was run a stage earlier."""
+        for j in range(t + 1):
+            for i in self.reads[j]:
+                self.programme.at_least(
+                    [(self.run[t, i], 1), (self.there[t, i], 1), (self.run[t, j], -1)], 0
+                )
+        for i in range(t):
+            self.programme.at_most([(self.run[t, i], 1), (self.there[t, i], 1)], 1)
+            before = [(self.run[t - 1, i], -1.0)]
+            if i < t - 1:
+                before.append((self.there[t - 1, i], -1.0))
+            self.programme.at_most([(self.there[t, i], 1), *before], 0)
+
+    def _say_what_is_needed(self, t: int) -> None:
+        for i in range(t + 1):
+            for j in (j for j in self.readers[i] if j <= t):
+                need = self.needed[t, i, j]
+                self.programme.at_least([(need, 1), (self.run[t, j], -1)], 0)
+                later = self._needed_from(t, i, j + 1)
+                if later is not None:
+                    self.programme.at_least([(need, 1), (later, -1)], 0)
+
+    def _needed_from(self, t: int, i: int, k: int) -> int | None:
+        """The variable that says that result i is held while operator k runs in stage t, k > i."""
+        for j in self.readers[i]:
+            if k <= j <= t:
+                return self.needed[t, i, j]
+        return self.there.get((t + 1, i))
+
+    def _bound_memory(self, t: int) -> None:
+        for k in range(t + 1):
+            terms = [(self.run[t, k], float(self.units[k]))]
+            if k < t:
+                terms.append((self.there[t, k], float(self.units[k])))
+            terms += [(self.there[t, i], float(self.units[i])) for i in range(k + 1, t)]
+            for i in range(k):
+                held = self._needed_from(t, i, k)
+                if held is not None:
+                    terms.append((held, float(self.units[i])))
+            self.programme.at_most(terms, self.budget)
