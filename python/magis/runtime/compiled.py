@@ -69,10 +69,15 @@ class CompiledPlan:
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[torch.Tensor]:
         """Runs the step under the caller's modes; the result has one tensor per output."""
-        step: Step = self._names["step"]
         host = [self._host.at_least(self.host_bytes)] if self.host_bytes else []
         with self._on_device():
-            return step(inputs, *host)
+            return self.step(inputs, *host)
+
+    @property
+    def step(self) -> Step:
+        """The function itself: `step(inputs)`, or `step(inputs, host)` if the plan swaps."""
+        step: Step = self._names["step"]
+        return step
 
     def _on_device(self) -> contextlib.AbstractContextManager[object]:
         """The code says "cuda": that is this device, whichever is current elsewhere."""
