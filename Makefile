@@ -55,7 +55,7 @@ test-long: core-tools build/.installed
 
 bench: core-tools build/.installed
 	build/release/magis_bench
-	for script in bench/*.py; do [ -e "$$script" ] && $(PY) "$$script"; done
+	for script in bench/*.py bench/*/run.py; do [ -e "$$script" ] && $(PY) "$$script"; done
 
 # Rewrites the expected texts of tests that compare printed output.
 bless: core-tools build/.installed
