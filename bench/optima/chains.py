@@ -22,15 +22,15 @@ def homogeneous(length: int) -> list[Layer]:
     return [Layer(1, 512, 1024)] * length
 
 
-def heterogeneous(length: int, seed: int) -> list[Layer]:
+def heterogeneous(length: int, seed: int, pools: bool = False) -> list[Layer]:
     """Sizes of 1 to 4 units, forward times apart by up to 16, backward ones one to three times as
-    long, one pool in six."""
+    long; with `pools` one layer in six is one."""
     draw = random.Random(seed)
     layers = []
     for _ in range(length):
         units, work = draw.choice([1, 1, 2, 3, 4]), draw.choice([128, 256, 512, 1024, 2048])
         pooled = draw.random() < 1 / 6
-        layers.append(Layer(units, work, int(work * draw.uniform(1, 3)), pooled))
+        layers.append(Layer(units, work, int(work * draw.uniform(1, 3)), pools and pooled))
     return layers
 
 

@@ -34,6 +34,9 @@ CHAINS: dict[str, Callable[[], list[chains.Layer]]] = {
     "heterogeneous-20": lambda: chains.heterogeneous(20, seed=1),
     "heterogeneous-50": lambda: chains.heterogeneous(50, seed=2),
     "heterogeneous-100": lambda: chains.heterogeneous(100, seed=3),
+    "pools-20": lambda: chains.heterogeneous(20, seed=1, pools=True),
+    "pools-50": lambda: chains.heterogeneous(50, seed=2, pools=True),
+    "pools-100": lambda: chains.heterogeneous(100, seed=3, pools=True),
     "narrowing-50": lambda: chains.narrowing(50),
     "narrowing-100": lambda: chains.narrowing(100),
 }
