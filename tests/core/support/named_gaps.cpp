@@ -1,8 +1,8 @@
 #include "support/named_gaps.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+
+#include "magis/base/error.h"
 
 namespace magis::test {
 
@@ -10,8 +10,7 @@ OpId op_named(const Graph& graph, std::string_view result) {
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     if (graph.value(graph.op(OpId(i)).results[0]).name == result) return OpId(i);
   }
-  ADD_FAILURE() << "no operator makes %" << result;
-  return OpId(0);
+  MAGIS_CHECK(false, "no operator makes %" << result);
 }
 
 EdgeId edge_named(const Graph& graph, std::string_view use, std::string_view tensor) {
@@ -21,8 +20,7 @@ EdgeId edge_named(const Graph& graph, std::string_view use, std::string_view ten
     if (graph.value(graph.tensor(read).value).name == tensor) return edge;
     ++edge.index;
   }
-  ADD_FAILURE() << "%" << use << " does not read %" << tensor;
-  return EdgeId(0);
+  MAGIS_CHECK(false, "%" << use << " does not read %" << tensor);
 }
 
 void add_gaps(const Graph& graph, const std::vector<NamedGap>& gaps, Decisions& decisions) {
