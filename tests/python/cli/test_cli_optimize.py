@@ -216,7 +216,7 @@ def test_pytorch_is_not_imported(small: Path) -> None:
 
 def test_interrupting_the_search_keeps_the_best_plan(tmp_path: Path) -> None:
     graph, plan = tmp_path / "chain.magis", tmp_path / "plan.json"
-    graph.write_text(chain(300))
+    graph.write_text(chain(3000))
     command = [sys.executable, "-m", "magis.cli", "optimize", graph.name, "--latency-limit", "1.3"]
     command += ["--time-budget", "300", "-o", plan.name, "--json"]
     process = subprocess.Popen(

@@ -11,7 +11,7 @@ from hooked import under_hook
 # search may do without.
 DAILY = {
     "mlp": "'mlp', share=0.3, batch=32",
-    "mlp, sgd in the step": "'mlp', share=0.4, batch=32, optimizer='sgd'",
+    "mlp, sgd in the step": "'mlp', share=0.4, parts=4, batch=32, optimizer='sgd'",
     "mlp, adamw in the step": "'mlp', share=0.4, parts=4, batch=32, optimizer='adamw'",
     "mlp, scratch": "'mlp', share=0.3, batch=32, scratch=True",
     "btlm, uneven": "'btlm', share=0.2, parts=2, batch=5",
