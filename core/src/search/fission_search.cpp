@@ -59,8 +59,7 @@ class FissionSearch {
         options_(options),
         costs_(make_cost_table(graph, profile)),
         objective_(options.limit, costs_.persistent),
-        ground_(graph, profile),
-        start_(Clock::now()) {}
+        ground_(graph, profile) {}
 
   OptimizeResult run() {
     // A better order alone, which takes no time to find: what needs no loop gets none.
@@ -210,7 +209,9 @@ class FissionSearch {
     const TrialMaker maker(ground_);
     std::vector<Trial> searched_trials;
     std::vector<Trial> waiting;
-    if (maker.region_count() > 0) waiting = sieved({maker.trials_of(0)}, left());
+    if (maker.region_count() > 0) {
+      waiting = sieved({maker.trials_of(0)}, since(start_) + share(kSieveShare));
+    }
     if (!waiting.empty()) {
       search_short(waiting.front(), 8);
       searched_trials.push_back(std::move(waiting.front()));
@@ -223,7 +224,9 @@ class FissionSearch {
                       std::back_inserter(waiting));
     race(waiting, searched_trials);
     extend(maker, searched_trials);
+    const std::vector<Trial> all = searched_trials;
     search_again(searched_trials);
+    search_all(all);
   }
 
   Cost cost_of_baseline() const {
@@ -324,6 +327,15 @@ class FissionSearch {
     }
   }
 
+  // What was searched shortly and left behind, while the limit is not met: the time is there.
+  void search_all(std::vector<Trial> trials) {
+    for (std::size_t t = 0; t < trials.size(); ++t) {
+      if (done() || objective_.met(best_cost_)) return;
+      const auto remaining = static_cast<int64_t>(trials.size() - t);
+      search(trials[t], {.seconds = left() / static_cast<double>(remaining), .states = remaining});
+    }
+  }
+
   // Best first, without those that could not be searched.
   void keep_searched(std::vector<Trial>& trials) const {
     std::erase_if(trials, [](const Trial& trial) { return trial.hotspots.empty(); });
@@ -382,13 +394,13 @@ class FissionSearch {
     offer(std::move(result), trial.regions, std::move(graph));
   }
 
+  const Clock::time_point start_ = Clock::now();  // before all that takes time
   const Graph& source_;
   const DeviceProfile& profile_;
   const OptimizeOptions& options_;
   const CostTable costs_;
   const Objective objective_;
   const FissionGround ground_;
-  const Clock::time_point start_;
   const Seconds cpu_start_ = process_seconds();
   ExchangeRate* rate_ = nullptr;
   OptimizeResult best_;

@@ -98,7 +98,9 @@ bool SwapPlanner::find_bodies() {
   if (evaluator_.gap_count() > 0) {
     for (const Gap& gap : evaluator_.decisions().gaps) choose(gap.use);
   }
-  return std::ranges::all_of(bodies_, [&](Body& body) { return place(body); });
+  bool hidden = true;
+  for (Body& body : bodies_) hidden = place(body) && hidden;  // each gets its times
+  return hidden;
 }
 
 std::size_t SwapPlanner::body_index(EdgeId edge) const {

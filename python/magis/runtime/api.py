@@ -71,8 +71,9 @@ def optimize(
             this machine shows that they do not, the step is planned without regions.
         batch_parts: run what can be split along the axis of the batch in so many parts, instead of
             leaving that to the search; the last part is shorter where the number does not divide.
-        swap: whether tensors may leave the device for a while. None: on a GPU, and wherever
-            `host_memory` or `offload_to` says so; True also on a CPU, which is its own host.
+        swap: whether tensors may leave the device for a while. None: in plans for a GPU, wherever
+            they run, and where `host_memory` or `offload_to` says so; True also in plans for a CPU,
+            which is its own host.
         host_memory: the most that may be kept on the host at a time, bytes or "8GiB"; by default
             what the device profile says, on a CPU half of what is free, on a disk half of its room.
         offload_to: "host", memory (pinned on CUDA), or "disk", a file in `offload_directory`, which

@@ -83,10 +83,14 @@ def choose_directory(offload_to: Any, directory: Any) -> Path | None:
         )
     if not isinstance(directory, (str, os.PathLike)):
         raise MagisError(f"the offload directory {directory!r} is no path")
+    if str(directory) == "":
+        raise MagisError("the offload directory is empty; `.` is the current one")
     folder = Path(directory).absolute()
     try:
         with tempfile.TemporaryFile(dir=folder):
             return folder
+    except ValueError:
+        raise MagisError(f"the offload directory {str(directory)!r} is no path") from None
     except OSError as error:
         raise unusable(folder, error) from None
 
