@@ -26,6 +26,13 @@ namespace {
 
 constexpr int kNotHeld = -1;
 
+Statement about_a_copy(Statement::Kind kind, CopyRef copy) {
+  Statement statement;
+  statement.kind = kind;
+  statement.copies = {copy};
+  return statement;
+}
+
 class CopyPlacement {
  public:
   CopyPlacement(const Graph& graph, const Decisions& decisions)
@@ -128,7 +135,7 @@ class CopyPlacement {
       on_host_[tensor] = 1;
       stores_.push_back({made_at_[tensor], held});
     }
-    add_statement(Statement::Kind::await, held);
+    statements_.push_back(about_a_copy(Statement::Kind::await, held));
     held_[tensor] = kNotHeld;
     loading_[tensor] = 0;
   }
@@ -137,7 +144,7 @@ class CopyPlacement {
     MAGIS_CHECK(held_[tensor] == kNotHeld, "%" << name(tensor) << " is loaded while it is held");
     held_[tensor] = runs_of_[graph_.tensor(tensor).producer]++;
     loading_[tensor] = 1;
-    add_statement(Statement::Kind::load, {tensor, held_[tensor]});
+    statements_.push_back(about_a_copy(Statement::Kind::load, {tensor, held_[tensor]}));
   }
 
   // Operands that are on their way have to arrive before `op` runs.
@@ -150,13 +157,6 @@ class CopyPlacement {
     if (!await.copies.empty()) statements_.push_back(std::move(await));
   }
 
-  void add_statement(Statement::Kind kind, CopyRef copy) {
-    Statement statement;
-    statement.kind = kind;
-    statement.copies = {copy};
-    statements_.push_back(std::move(statement));
-  }
-
   std::size_t last_statement() const { return statements_.size() - 1; }
 
   // Each store right after the statement that completes what it copies.
@@ -166,13 +166,10 @@ class CopyPlacement {
     std::vector<Statement> all;
     all.reserve(statements_.size() + stores_.size());
     auto store = stores_.begin();
-    std::vector<Statement> before = std::move(statements_);
-    for (std::size_t s = 0; s < before.size(); ++s) {
-      all.push_back(std::move(before[s]));
+    for (std::size_t s = 0; s < statements_.size(); ++s) {
+      all.push_back(std::move(statements_[s]));
       for (; store != stores_.end() && store->after == s; ++store) {
-        statements_.clear();
-        add_statement(Statement::Kind::store, store->copy);
-        all.push_back(std::move(statements_.back()));
+        all.push_back(about_a_copy(Statement::Kind::store, store->copy));
       }
     }
     return all;

@@ -9,8 +9,6 @@ namespace magis {
 
 // "mm" for the original, "mm.2" for a copy.
 std::string copy_name(const Graph& graph, CopyRef copy);
-// The name of the operator's first result: what `run` calls it.
-const std::string& run_name(const Graph& graph, OpId op);
 // One statement as plan text, without a line end. Prints whatever it can of an invalid one.
 std::string to_text(const Graph& graph, const Statement& statement);
 

@@ -12,7 +12,7 @@ std::string with_copy(const std::string& name, int copy) {
 }
 
 std::string run_text(const Graph& graph, const Statement& run) {
-  std::string text = "run %" + run_name(graph, run.op);
+  std::string text = "run %" + graph.name(run.op);
   if (run.copy != 0) text += " as ." + std::to_string(run.copy);
   const auto reads = graph.reads(run.op);
   const std::size_t operands = std::min(reads.size(), run.operand_copies.size());
@@ -52,10 +52,6 @@ std::string load_text(const Graph& graph, const Statement& statement) {
 
 std::string copy_name(const Graph& graph, CopyRef copy) {
   return with_copy(graph.value(graph.tensor(copy.tensor).value).name, copy.copy);
-}
-
-const std::string& run_name(const Graph& graph, OpId op) {
-  return graph.value(graph.op(op).results.front()).name;
 }
 
 std::string to_text(const Graph& graph, const Statement& statement) {

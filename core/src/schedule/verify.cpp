@@ -38,7 +38,7 @@ class Execution {
   void finish() const {
     for (std::size_t i = 0; i < graph_.op_count(); ++i) {
       if (!has_run(OpId(i))) {
-        throw UserError("the program never runs %" + run_name(graph_, OpId(i)));
+        throw UserError("the program never runs %" + graph_.name(OpId(i)));
       }
     }
   }
@@ -79,7 +79,7 @@ class Execution {
     }
     for (OpId before : graph_.predecessors(op)) {
       require(has_run(before), [&](std::ostream& out) {
-        out << "runs before %" << run_name(graph_, before) << ", which must come first";
+        out << "runs before %" << graph_.name(before) << ", which must come first";
       });
     }
   }

@@ -25,14 +25,11 @@ Scorer::Scorer(const Problem& problem) : problem_(problem) {
 void Scorer::focus(const Evaluator& evaluator, Bytes target) {
   target_ = target;
   const auto count = static_cast<std::size_t>(evaluator.op_count());
-  overflow_.assign(count + 1, 0);
-  exceeding_.assign(count + 1, 0);
+  overflow_.focus(evaluator, target);
   front_peak_.assign(count + 1, 0);
   back_peak_.assign(count + 1, 0);
   for (std::size_t k = 0; k < count; ++k) {
     const Bytes bytes = evaluator.bytes_at(static_cast<int>(k));
-    overflow_[k + 1] = overflow_[k] + std::max<Bytes>(0, bytes - target);
-    exceeding_[k + 1] = exceeding_[k] + (bytes > target ? 1 : 0);
     front_peak_[k + 1] = std::max(front_peak_[k], bytes);
   }
   for (std::size_t k = count; k-- > 0;) {
@@ -79,11 +76,9 @@ bool Scorer::score_swap(const Evaluator& evaluator, EdgeId edge, Gain& gain) con
 
 // What it brings if the tensor is not there from position `begin` to `end`; false if nothing.
 bool Scorer::score_absence(std::size_t begin, std::size_t end, EdgeId edge, Gain& gain) const {
-  if (begin >= end) return false;
-  const int64_t exceeding = exceeding_[end] - exceeding_[begin];
-  if (exceeding == 0) return false;
+  if (begin >= end || !overflow_.any(begin, end)) return false;
   const Bytes bytes = problem_.bytes[problem_.edge_tensor[edge]];
-  gain.relief = std::min(overflow_[end] - overflow_[begin], bytes * exceeding);
+  gain.relief = overflow_.relief(begin, end, bytes);
   // What lies between is taken to fall by the tensor's bytes everywhere.
   const Bytes peak = front_peak_.back();
   const Bytes outside = std::max(front_peak_[begin], back_peak_[end]);

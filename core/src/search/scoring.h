@@ -6,6 +6,7 @@
 
 #include "search/budget.h"
 #include "search/evaluator.h"
+#include "search/overflow.h"
 
 namespace magis {
 
@@ -51,9 +52,8 @@ class Scorer {
   std::vector<EdgeId> edges_;
   std::vector<Scored> scored_;
   Bytes target_ = 0;
-  // Over positions, exclusive at the front: sums of the overflow, number of positions with any.
-  std::vector<int64_t> overflow_;
-  std::vector<int32_t> exceeding_;
+  Overflow overflow_;
+  // Over positions.
   std::vector<Bytes> front_peak_;  // most bytes before a position
   std::vector<Bytes> back_peak_;   // most bytes from a position on
 };

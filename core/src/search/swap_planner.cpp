@@ -5,13 +5,6 @@
 namespace magis {
 namespace {
 
-// In front of `op` a gap may begin or end: its own chain comes after.
-bool may_stand_before(const Graph& graph, OpId op, LoopId body) {
-  const LoopId bounded = graph.bounded_loop(op);
-  const bool ends = bounded.valid() && graph.loop(bounded).end == op;
-  return !ends && graph.loop_of(op) == body;
-}
-
 std::size_t index_of(LoopId loop) {
   return loop.valid() ? static_cast<std::size_t>(loop.index) + 1 : 0;
 }
@@ -29,7 +22,7 @@ bool SwapPlanner::plan(Bytes target) {
   find_bodies();
   present_overflow_ = evaluator_.usage(target).overflow;
   if (present_overflow_ == 0) return true;
-  focus();
+  overflow_.focus(evaluator_, target);
   collect();
   while (!heap_.empty() && !budget_.stopped()) {
     std::pop_heap(heap_.begin(), heap_.end());
@@ -44,7 +37,7 @@ bool SwapPlanner::plan(Bytes target) {
     }
     if (!swap(candidate.edge)) continue;
     if (present_overflow_ == 0) return true;
-    focus();
+    overflow_.focus(evaluator_, target);
   }
   return false;
 }
@@ -122,7 +115,8 @@ void SwapPlanner::time_body(Body& body) {
     if (count_chains_) time += evaluator_.chain_time_at(k);
     const double once = link_busy ? 0 : static_cast<double>(time) / body.iterations;
     body.start.push_back(body.start.back() + static_cast<Picoseconds>(once));
-    body.border.push_back(may_stand_before(graph, op, body.loop) ? 1 : 0);
+    // The first operator belongs to the body, as those do that read in it.
+    body.border.push_back(may_bound_gap(graph, op, evaluator_.op_at(body.first)) ? 1 : 0);
   }
   body.border.push_back(0);
 }
@@ -169,17 +163,6 @@ bool SwapPlanner::may_swap(EdgeId edge) const {
   });
 }
 
-void SwapPlanner::focus() {
-  const auto count = static_cast<std::size_t>(evaluator_.op_count());
-  overflow_.assign(count + 1, 0);
-  exceeding_.assign(count + 1, 0);
-  for (std::size_t k = 0; k < count; ++k) {
-    const Bytes excess = evaluator_.bytes_at(static_cast<int>(k)) - target_;
-    overflow_[k + 1] = overflow_[k] + std::max<Bytes>(0, excess);
-    exceeding_[k + 1] = exceeding_[k] + (excess > 0 ? 1 : 0);
-  }
-}
-
 void SwapPlanner::collect() {
   heap_.clear();
   for (std::size_t e = 0; e < problem_.edge_op.size(); ++e) {
@@ -217,8 +200,7 @@ double SwapPlanner::score(EdgeId edge) {
       body.first + (std::ranges::upper_bound(body.start, load) - body.start.begin()) - 1);
   if (begin >= end) return 0;
   const Bytes bytes = problem_.bytes[problem_.edge_tensor[edge]];
-  const int64_t relief =
-      std::min(overflow_[end] - overflow_[begin], bytes * (exceeding_[end] - exceeding_[begin]));
+  const int64_t relief = overflow_.relief(begin, end, bytes);
   return static_cast<double>(relief) / static_cast<double>(job.store + job.load);
 }
 

@@ -15,6 +15,7 @@
 #include "magis/schedule/placement.h"
 #include "search/budget.h"
 #include "search/evaluator.h"
+#include "search/overflow.h"
 
 namespace magis {
 
@@ -60,7 +61,6 @@ class SwapPlanner {
   bool is_stored_before(EdgeId edge) const;
   bool may_swap(EdgeId edge) const;
 
-  void focus();
   void collect();
   double score(EdgeId edge);
   bool swap(EdgeId edge);
@@ -80,9 +80,7 @@ class SwapPlanner {
   std::vector<Body> bodies_;       // the step itself, then by loop
   IdMap<EdgeId, uint8_t> chosen_;  // swapped, or tried
   std::vector<Candidate> heap_;
-  // Over positions, exclusive at the front: sums of the overflow, number of positions with any.
-  std::vector<int64_t> overflow_;
-  std::vector<int32_t> exceeding_;
+  Overflow overflow_;
 };
 
 }  // namespace magis
