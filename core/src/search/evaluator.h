@@ -176,6 +176,7 @@ class Evaluator {
 
   // ---- propagation
   void change_mode(EdgeId edge, Mode mode);
+  // evaluator_gaps.cpp
   void dig_gap(const Gap& gap);
   void fill_gap(EdgeId edge);
   void note_gap(EdgeId edge, const Gap& gap);
