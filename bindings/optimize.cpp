@@ -80,7 +80,7 @@ int region_count(const std::vector<FissionRegion>& regions) {
 
 PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
-             uint64_t seed, bool fission, bool exact, int64_t batch_parts,
+             uint64_t seed, int threads, bool fission, bool exact, int64_t batch_parts,
              std::optional<Bytes> host_memory, nb::object callback) {
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
@@ -92,6 +92,7 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   options.time_budget = time_budget;
   options.state_budget = state_budget;
   options.seed = seed;
+  options.threads = threads;
   options.fission = fission;
   options.exact = exact;
   options.batch_parts = batch_parts;
@@ -183,8 +184,8 @@ void bind_optimize(nb::module_& m) {
       .def_prop_ro("host_bytes", [](R r) { return r.result.found.host_peak; });
   m.def("optimize", &run, "graph"_a, nb::kw_only(), "device"_a, "memory_limit"_a = nb::none(),
         "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0, "seed"_a = 0,
-        "fission"_a = true, "exact"_a = false, "batch_parts"_a = 0, "host_memory"_a = nb::none(),
-        "progress"_a = nb::none());
+        "threads"_a = 1, "fission"_a = true, "exact"_a = false, "batch_parts"_a = 0,
+        "host_memory"_a = nb::none(), "progress"_a = nb::none());
 }
 
 }  // namespace magis

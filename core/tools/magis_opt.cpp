@@ -47,6 +47,7 @@ over it, and prints what comes out. ARCHITECTURE.md describes the text.
   --latency-limit R     for optimize: at most R times as long as program order (1.1)
   --time-budget S       for optimize: seconds; default: 10
   --seed N              for optimize; default: 0
+  --threads N           for optimize; the plan does not depend on it; default: 1
   --host-memory BYTES   for optimize: what swapped tensors may take on the host (8GiB); 0: nothing is
                         swapped; default: as much as the device profile has
   --no-fission          for optimize: run no part of the graph in a loop over parts of an axis
@@ -71,6 +72,7 @@ struct Options {
   double latency_limit = 0;
   double time_budget = 10;
   uint64_t seed = 0;
+  int threads = 1;
   bool fission = true;
   std::optional<Bytes> host_memory = {};
 };
@@ -122,6 +124,9 @@ std::optional<Options> parse_options(std::span<char* const> arguments) {
       options.host_memory = parse_bytes(name, value());
     } else if (name == "--no-fission") {
       options.fission = false;
+    } else if (name == "--threads") {
+      options.threads = parse_number<int>(name, value());
+      if (options.threads < 1) throw UserError("--threads 0: at least 1");
     } else if (name == "--seed") {
       options.seed = parse_number<uint64_t>(name, value());
     } else {
@@ -204,6 +209,7 @@ void optimize_pass(State& state) {
   options.limit = limit_of(state, costs);
   options.time_budget = state.options.time_budget;
   options.seed = state.options.seed;
+  options.threads = state.options.threads;
   options.fission = state.options.fission;
   options.host_memory = state.options.host_memory;
   OptimizeResult result = optimize(state.graph, state.profile(), options);

@@ -163,6 +163,7 @@ def optimize(
     time_budget: float = 10.0,
     state_budget: int = 0,
     seed: int = 0,
+    threads: int = 1,  # they change how long it takes, and nothing else
     fission: bool = True,  # regions may run in parts of an axis: the plan's graph then has loops
     exact: bool = False,  # no sums that are added up part by part
     batch_parts: int = 0,  # in how many the batch's region runs; 0: as the search decides

@@ -11,6 +11,7 @@
 #include "search/local_search.h"
 #include "search/reorder.h"
 #include "search/ruin_recreate.h"
+#include "search/schedule_search.h"
 #include "search/swap_planner.h"
 
 namespace magis {
@@ -40,13 +41,16 @@ std::vector<std::vector<EdgeId>> repeated_uses(const Problem& problem) {
 
 class Optimizer {
  public:
-  Optimizer(const Graph& graph, const CostTable& costs, const OptimizeOptions& options)
+  Optimizer(const Graph& graph, const CostTable& costs, const OptimizeOptions& options,
+            const ScheduleSearch& part)
       : graph_(graph),
         costs_(with_host_memory(costs, options)),
         options_(options),
+        start_(part.start),
         problem_(graph, costs_),
         evaluator_(problem_),
-        bound_(lower_bound(graph, costs_, {.swap = costs_.host_memory > 0})),
+        bound_(part.bound ? *part.bound
+                          : lower_bound(graph, costs_, {.swap = costs_.host_memory > 0})),
         budget_(options, problem_.op_count(), [this](const Budget&) { return report(); }),
         random_(options.seed),
         classes_(repeated_uses(problem_)),
@@ -112,6 +116,12 @@ class Optimizer {
   }
 
   void search() {
+    if (start_) {
+      evaluator_.load(*start_);
+      incumbent_.offer(evaluator_, cost());
+      improve();
+      return;
+    }
     if (perfect()) return;
     schedule_for_peak();
     if (perfect()) return;
@@ -229,6 +239,7 @@ class Optimizer {
   const Graph& graph_;
   const CostTable costs_;
   const OptimizeOptions& options_;
+  const Decisions* start_;
   Problem problem_;
   Evaluator evaluator_;
   LowerBound bound_;
@@ -260,7 +271,12 @@ std::string_view to_text(StopReason reason) {
 
 OptimizeResult optimize_schedule(const Graph& graph, const CostTable& costs,
                                  const OptimizeOptions& options) {
-  return Optimizer(graph, costs, options).run();
+  return search_schedule(graph, costs, options, {});
+}
+
+OptimizeResult search_schedule(const Graph& graph, const CostTable& costs,
+                               const OptimizeOptions& options, const ScheduleSearch& part) {
+  return Optimizer(graph, costs, options, part).run();
 }
 
 }  // namespace magis

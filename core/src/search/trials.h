@@ -12,8 +12,11 @@ struct Trial {
   std::vector<FissionRegion> regions = {};  // of the opened graph
   bool unsplit = false;                     // the graph as it is, without masks as bits too
   Cost plain = {};                          // in program order
-  Cost cost = {};                           // of the best schedule so far
-  Hotspots hotspots = {};                   // once it was searched: at the peak of that schedule
+  bool searched = false;
+  // Of the best schedule so far, once it was searched.
+  Cost cost = {};
+  Hotspots hotspots = {};  // at its peak
+  Decisions best = {};
 };
 
 class TrialMaker {

@@ -29,6 +29,8 @@ from magis.report import Report
 from magis.runtime.offload import choose_offload
 from magis.runtime.parts import what_stays_whole
 from magis.runtime.plan_file import envelope
+from magis.runtime.threads import MOST as MOST_THREADS
+from magis.runtime.threads import choose_threads
 
 
 def optimize(
@@ -57,6 +59,17 @@ def optimize(
         int, typer.Option(metavar="STATES", help="How many states to evaluate; 0 is no bound.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Same seed and state budget, same plan.")] = 0,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MOST_THREADS,
+            help="Threads to search on; they change how long it takes, and nothing else. Default: "
+            "as many as there are processors, at most 4.",
+            show_default=False,
+        ),
+    ] = None,
     fission: Annotated[
         bool,
         typer.Option(
@@ -110,7 +123,7 @@ def optimize(
     plan was written.
     """
     limit = _limit(memory_limit, latency_limit)
-    budget = _budget(time_budget, state_budget, seed)
+    budget = _budget(time_budget, state_budget, seed, threads)
     _check_outputs(file, output, emit)
     graph = read_graph(file)
     profile = device_profile(device, graph.device)
@@ -165,7 +178,7 @@ def _number_or_text(value: str | None) -> str | int | float | None:
     return value
 
 
-def _budget(time_budget: float, state_budget: int, seed: int) -> Budget:
+def _budget(time_budget: float, state_budget: int, seed: int, threads: int | None) -> Budget:
     if not 0 <= time_budget < float("inf"):
         raise UsageError(f"--time-budget {time_budget}: must be a number of seconds, at least 0")
     if not 0 <= state_budget < 2**63:
@@ -174,7 +187,7 @@ def _budget(time_budget: float, state_budget: int, seed: int) -> Budget:
         )
     if not 0 <= seed < 2**64:
         raise UsageError(f"--seed {seed}: must lie between 0 and 2^64 - 1")
-    return Budget(time_budget, state_budget, seed)
+    return Budget(time_budget, state_budget, seed, choose_threads(threads))
 
 
 def _check_outputs(file: Path, output: Path | None, emit: Path | None) -> None:

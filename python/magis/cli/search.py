@@ -24,6 +24,7 @@ class Budget:
     seconds: float
     states: int  # 0: no bound
     seed: int
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def search(
                 time_budget=budget.seconds,
                 state_budget=budget.states,
                 seed=budget.seed,
+                threads=budget.threads,
                 fission=fission,
                 batch_parts=batch_parts,
                 host_memory=host_memory,

@@ -18,6 +18,7 @@ from magis.runtime.offload import OffloadTo, choose_offload
 from magis.runtime.planner import SearchSettings, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.step import OnNewShape, Step, device_of
+from magis.runtime.threads import choose_threads
 from magis.runtime.workshop import Verify, Workshop
 
 
@@ -43,6 +44,7 @@ def optimize(
     verify_every: int = 0,
     plan_cache: int = 8,
     seed: int = 0,
+    threads: int | None = None,
     progress: Callback | None = None,
 ) -> Step:
     """Plans the training step of `model` so that it keeps a limit, and returns it as a callable.
@@ -88,6 +90,8 @@ def optimize(
         verify_every: compare with eager on every so many calls; 0 never.
         plan_cache: how many plans for different shapes and modes are kept.
         seed: of the search.
+        threads: that the search runs on; they change how long it takes, and nothing else. None: as
+            many as there are processors, at most 4.
         progress: called with a `magis._core.Progress` now and then; returning False ends the
             search. None: a bar on a terminal.
 
@@ -127,6 +131,7 @@ def optimize(
         time_budget=time_budget,
         strict=strict,
         seed=seed,
+        threads=choose_threads(threads),
         progress=progress,
         exact=exact,
         batch_parts=batch_parts,

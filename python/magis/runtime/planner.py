@@ -28,6 +28,7 @@ class SearchSettings:
     time_budget: float  # seconds
     strict: bool
     seed: int
+    threads: int
     progress: Callback | None
     exact: bool = False  # bit for bit as eager
     batch_parts: int = 0  # in how many parts the batch runs; 0: as the search decides
@@ -138,6 +139,7 @@ def _optimize(
             device=settings.profile,
             time_budget=settings.time_budget,
             seed=settings.seed,
+            threads=settings.threads,
             fission=fission,
             exact=settings.exact,
             batch_parts=settings.batch_parts if fission else 0,

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "magis/graph/text.h"
 #include "magis/schedule/program.h"
@@ -148,6 +149,54 @@ TEST(FissionSearch, FindsTheSameAgain) {
   EXPECT_EQ(to_text(*first.split), to_text(*second.split));
   EXPECT_EQ(first.decisions, second.decisions);
   EXPECT_EQ(first.states_evaluated, second.states_evaluated);
+}
+
+TEST(FissionSearch, FindsTheSameOnAnyNumberOfThreads) {
+  const Case bert = small_bert(2);
+  for (const bool fission : {true, false}) {
+    OptimizeOptions options;
+    options.limit = bert.memory(bert.baseline.transient_peak / 3);
+    options.state_budget = 60'000;
+    options.time_budget = 1e9;
+    options.fission = fission;
+    const OptimizeResult alone = optimize(bert.graph, bert.profile, options);
+    for (const int threads : {2, 3, 8}) {
+      options.threads = threads;
+      const OptimizeResult result = optimize(bert.graph, bert.profile, options);
+      bert.expect_sound(result);
+      EXPECT_EQ(result.decisions, alone.decisions) << threads;
+      EXPECT_EQ(result.split.has_value(), alone.split.has_value()) << threads;
+      EXPECT_EQ(result.states_evaluated, alone.states_evaluated) << threads;
+      EXPECT_EQ(result.states_scored, alone.states_scored) << threads;
+    }
+  }
+}
+
+// Called on the caller's thread alone, with figures that only get better.
+TEST(FissionSearch, ReportsFromItsOwnThread) {
+  const Case bert = small_bert(2);
+  OptimizeOptions options;
+  options.limit = {.kind = Limit::Kind::latency, .seconds = 1.1 * bert.baseline.seconds};
+  options.state_budget = 60'000;
+  options.time_budget = 1e9;
+  options.threads = 4;
+  const std::thread::id own = std::this_thread::get_id();
+  int calls = 0;
+  Bytes least = bert.costs.persistent + bert.baseline.transient_peak;
+  options.progress = [&](const Progress& progress) {
+    EXPECT_EQ(std::this_thread::get_id(), own);
+    EXPECT_LE(progress.best_peak, least);
+    least = progress.best_peak;
+    ++calls;
+    return true;
+  };
+  const OptimizeResult result = optimize(bert.graph, bert.profile, options);
+  EXPECT_GT(calls, 10);
+  EXPECT_LE(bert.costs.persistent + result.found.transient_peak, least);
+  options.progress = [&](const Progress&) { return --calls > 5; };
+  const OptimizeResult stopped = optimize(bert.graph, bert.profile, options);
+  EXPECT_EQ(stopped.stop_reason, StopReason::interrupted);
+  bert.expect_sound(stopped);
 }
 
 TEST(FissionSearch, AddsNoSumsWhereThatIsAsked) {

@@ -1,0 +1,56 @@
+// The search of one trial: a graph in which some regions run in parts.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "magis/search/fission_ground.h"
+#include "magis/search/optimize.h"
+#include "search/trials.h"
+
+namespace magis {
+
+// How much a search may take, and when it gives up before that.
+struct Allowance {
+  Seconds seconds = 0;
+  int64_t states = 0;   // 0: no bound
+  double patience = 1;  // Patience's factor; 0: endless
+  uint64_t round = 0;   // added to the seed
+  bool swaps = true;
+  bool goes_on = false;  // from the trial's best schedule, where there is one
+};
+
+struct SearchedTrial {
+  std::optional<Graph> graph;  // nothing: the one given
+  OptimizeResult result;
+  Hotspots hotspots;
+};
+
+// May be used by several threads at a time.
+class TrialSearch {
+ public:
+  // `ground`: null if nothing may run in parts. Keeps references.
+  TrialSearch(const Graph& source, const CostTable& source_costs, const DeviceProfile& profile,
+              const OptimizeOptions& options, const LowerBound& bound, const FissionGround* ground);
+
+  // Nothing if types or layouts, or the options, keep a region from being split.
+  std::optional<Graph> split(const Trial& trial) const;
+  // In program order.
+  std::optional<Cost> plain_cost(const Trial& trial) const;
+  using Report = std::function<bool(const Progress&)>;
+  std::optional<SearchedTrial> search(const Trial& trial, const Allowance& allowance,
+                                      const Report& report) const;
+
+ private:
+  OptimizeResult schedule(const Graph& graph, const CostTable& costs, const Trial& trial,
+                          const Allowance& allowance, const Report& report) const;
+
+  const Graph& source_;
+  const CostTable& source_costs_;
+  const DeviceProfile& profile_;
+  const OptimizeOptions& options_;
+  const LowerBound& bound_;
+  const FissionGround* ground_;
+};
+
+}  // namespace magis
