@@ -105,7 +105,7 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   {
     nb::gil_scoped_release release;
     result = optimize(*g.graph, profile, options);
-    if (result.split) graph = std::make_shared<const Graph>(*std::move(result.split));
+    if (result.split) graph = result.split;
     program = lower(*graph, result.decisions);
   }
   progress.rethrow();

@@ -213,7 +213,7 @@ void optimize_pass(State& state) {
   options.fission = state.options.fission;
   options.host_memory = state.options.host_memory;
   OptimizeResult result = optimize(state.graph, state.profile(), options);
-  if (result.split) state.graph = *std::move(result.split);
+  if (result.split) state.graph = *result.split;
   state.program = lower(state.graph, result.decisions).value();
   state.limit_met = result.met;
   if (result.met) return;

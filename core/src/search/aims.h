@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "search/objective.h"
+#include "search/incumbent.h"
 
 namespace magis {
 

@@ -48,7 +48,7 @@ class ExchangeRate {
     return std::log(static_cast<double>(std::max<Bytes>(a, 1)) / static_cast<double>(b));
   }
 
-  const Objective& objective_;
+  Objective objective_;
   double base_time_;
   double total_ = 0;
   int count_ = 0;

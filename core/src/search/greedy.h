@@ -7,7 +7,7 @@
 
 #include "search/budget.h"
 #include "search/evaluator.h"
-#include "search/objective.h"
+#include "search/incumbent.h"
 #include "search/random.h"
 #include "search/scoring.h"
 

@@ -28,6 +28,7 @@ class Monitor {
   bool stopped() const { return interrupted() || left() <= 0 || states_left() <= 0; }
 
   // The best schedule of all, and what the searches that are through have counted.
+  void set_objective(const Objective& objective) { objective_ = objective; }
   void set_best(const Cost& best, bool met);
   void count(int64_t scored, int64_t evaluated);
   int64_t scored() const;
@@ -50,7 +51,7 @@ class Monitor {
   };
 
   const OptimizeOptions& options_;
-  const Objective objective_;
+  Objective objective_;  // changes between searches only
   const Bytes persistent_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const std::thread::id owner_ = std::this_thread::get_id();

@@ -1,13 +1,12 @@
-// What the user asked for, and the best schedule found for it.
+// What the user asked for.
 #pragma once
 
 #include <algorithm>
 #include <limits>
 #include <tuple>
-#include <utility>
 
 #include "magis/search/optimize.h"
-#include "search/evaluator.h"
+#include "search/problem.h"
 
 namespace magis {
 
@@ -49,55 +48,5 @@ class Objective {
   Bytes peak_limit_;
   Picoseconds time_limit_;
 };
-
-// The best schedule so far.
-class Incumbent {
- public:
-  Incumbent(const Objective& objective, Decisions decisions, Cost cost)
-      : objective_(objective), decisions_(std::move(decisions)), cost_(cost) {}
-
-  // Takes what the evaluator holds, which costs `cost` if nothing waits for copies, if it is
-  // feasible and better; says whether it was.
-  bool offer(const Evaluator& evaluator, Cost cost) {
-    if (!evaluator.feasible() || !objective_.better(cost, cost_)) return false;
-    cost.time += evaluator.exposed();
-    if (!objective_.better(cost, cost_)) return false;
-    cost_ = cost;
-    decisions_ = evaluator.decisions();
-    return true;
-  }
-  bool offer(const Incumbent& other) {
-    if (!objective_.better(other.cost_, cost_)) return false;
-    cost_ = other.cost_;
-    decisions_ = other.decisions_;
-    return true;
-  }
-  // Takes what is no slower, though it may be larger: with fewer copies, say.
-  void replace_if_as_fast(const Evaluator& evaluator, Cost cost) {
-    cost.time += evaluator.exposed();
-    if (cost.time > cost_.time) return;
-    cost_ = cost;
-    decisions_ = evaluator.decisions();
-  }
-  const Objective& objective() const { return objective_; }
-  const Decisions& decisions() const { return decisions_; }
-  const Cost& cost() const { return cost_; }
-  bool met() const { return objective_.met(cost_); }
-
- private:
-  Objective objective_;
-  Decisions decisions_;
-  Cost cost_;
-};
-
-// Makes the evaluator hold `decisions`, by edits alone where the order is the same.
-inline void restore(Evaluator& evaluator, const Decisions& decisions) {
-  if (evaluator.has_order(decisions.order)) {
-    evaluator.set_schedule(decisions);
-    evaluator.forget();
-  } else {
-    evaluator.load(decisions);
-  }
-}
 
 }  // namespace magis

@@ -49,7 +49,8 @@ std::optional<Cost> TrialSearch::plain_cost(const Trial& trial) const {
 }
 
 OptimizeResult TrialSearch::schedule(const Graph& graph, const CostTable& costs, const Trial& trial,
-                                     const Allowance& allowance, const Report& report) const {
+                                     const Allowance& allowance, const Report& report,
+                                     ScheduleArchive& archive) const {
   OptimizeOptions options = options_;
   options.seed += allowance.round;
   options.time_budget = allowance.seconds;
@@ -66,6 +67,7 @@ OptimizeResult TrialSearch::schedule(const Graph& graph, const CostTable& costs,
   };
   ScheduleSearch part{.bound = &bound_};
   if (allowance.goes_on && !trial.best.order.empty()) part.start = &trial.best;
+  if (allowance.archives) part.archive = &archive;
   return search_schedule(graph, costs, options, part);
 }
 
@@ -73,19 +75,20 @@ std::optional<SearchedTrial> TrialSearch::search(const Trial& trial, const Allow
                                                  const Report& report) const {
   SearchedTrial searched;
   if (!trial.unsplit) {
-    searched.graph = split(trial);
-    if (!searched.graph) return std::nullopt;
+    std::optional<Graph> graph = split(trial);
+    if (!graph) return std::nullopt;
+    searched.graph = std::make_shared<const Graph>(*std::move(graph));
   }
   const Graph& graph = searched.graph ? *searched.graph : source_;
   const CostTable costs = searched.graph ? make_cost_table(graph, profile_) : source_costs_;
-  searched.result = schedule(graph, costs, trial, allowance, report);
+  searched.result = schedule(graph, costs, trial, allowance, report, searched.archive);
   const OptimizeResult& result = searched.result;
   if (result.swapped > 0 && options_.limit.kind == Limit::Kind::latency &&
       result.found.seconds > options_.limit.seconds) {
     // Its copies may be what it waits for beyond the limit.
     Allowance without = allowance;
     without.swaps = false;
-    OptimizeResult other = schedule(graph, costs, trial, without, report);
+    OptimizeResult other = schedule(graph, costs, trial, without, report, searched.archive);
     other.states_scored += result.states_scored;
     other.states_evaluated += result.states_evaluated;
     if (other.met || !result.met) searched.result = std::move(other);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "magis/search/fission_ground.h"
 #include "magis/search/optimize.h"
+#include "search/archive.h"
 #include "search/trials.h"
 
 namespace magis {
@@ -18,12 +20,14 @@ struct Allowance {
   uint64_t round = 0;   // added to the seed
   bool swaps = true;
   bool goes_on = false;  // from the trial's best schedule, where there is one
+  bool archives = false;
 };
 
 struct SearchedTrial {
-  std::optional<Graph> graph;  // nothing: the one given
+  std::shared_ptr<const Graph> graph;  // null: the one given
   OptimizeResult result;
   Hotspots hotspots;
+  ScheduleArchive archive;  // where it was asked for
 };
 
 // May be used by several threads at a time.
@@ -43,7 +47,8 @@ class TrialSearch {
 
  private:
   OptimizeResult schedule(const Graph& graph, const CostTable& costs, const Trial& trial,
-                          const Allowance& allowance, const Report& report) const;
+                          const Allowance& allowance, const Report& report,
+                          ScheduleArchive& archive) const;
 
   const Graph& source_;
   const CostTable& source_costs_;

@@ -179,6 +179,43 @@ TEST(Exactness, AllOrdersAndModesOfSmallGraphs) {
   EXPECT_LE(worst, 1.1);
 }
 
+// Every trade that there is, but for the two per cent of memory within which one is as good as
+// another.
+TEST(Exactness, TheFrontierOfSmallGraphs) {
+  int points = 0;
+  int found = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    const Graph graph = test::make_random_graph(seed, 6, small_options());
+    const DeviceProfile& profile = device_profile("cpu");
+    const CostTable costs = make_cost_table(graph, profile);
+    const Problem problem(graph, costs);
+    const std::map<Bytes, Picoseconds> optimal = frontier(graph, problem, 2e5);
+    if (optimal.empty()) continue;
+    OptimizeOptions options;
+    options.fission = false;
+    options.host_memory = 0;
+    options.state_budget = 100'000;
+    options.time_budget = 1e9;
+    const std::vector<OptimizeResult> plans = find_frontier(graph, profile, options);
+    for (const auto& [peak, time] : optimal) {
+      const double most_bytes = 1.0203 * static_cast<double>(peak) + 1;
+      const double most_seconds = to_seconds(time) * (1 + 1e-6);
+      ++points;
+      found += std::ranges::any_of(plans, [&](const OptimizeResult& plan) {
+        return static_cast<double>(plan.found.transient_peak) <= most_bytes &&
+               plan.found.seconds <= most_seconds;
+      });
+    }
+    for (const OptimizeResult& plan : plans) {  // none is better than all
+      const auto entry = std::prev(optimal.upper_bound(plan.found.transient_peak));
+      EXPECT_GE(plan.found.seconds, to_seconds(entry->second) * (1 - 1e-6)) << "seed " << seed;
+    }
+  }
+  std::printf("frontier: %d of %d points\n", found, points);
+  EXPECT_GE(points, 50);
+  EXPECT_GE(found, points * 95 / 100);
+}
+
 // ---- chains
 
 // x_i = x_{i-1} W forward; g_n from x_n; g_{i-1} from g_i and x_{i-1} backward. Every operator

@@ -51,7 +51,7 @@ struct Case {
       EXPECT_EQ(split.value(split.outputs()[o].value).type,
                 graph.value(graph.outputs()[o].value).type);
     }
-    EXPECT_EQ(result.split.has_value() && !split.loops().empty(), !result.regions.empty());
+    EXPECT_EQ(result.split && !split.loops().empty(), !result.regions.empty());
   }
 
   Graph graph;
@@ -77,7 +77,7 @@ TEST(FissionSearch, RunsASmallBertInParts) {
 TEST(FissionSearch, LeavesAloneWhatFits) {
   const Case bert = small_bert(2);
   const OptimizeResult result = bert.optimized(bert.memory(bert.baseline.transient_peak), 10'000);
-  EXPECT_FALSE(result.split.has_value());
+  EXPECT_FALSE(result.split);
   EXPECT_EQ(result.found.seconds, bert.baseline.seconds);
 }
 
@@ -145,7 +145,7 @@ TEST(FissionSearch, FindsTheSameAgain) {
   const Limit limit = bert.memory(bert.baseline.transient_peak / 3);
   const OptimizeResult first = bert.optimized(limit, 20'000);
   const OptimizeResult second = bert.optimized(limit, 20'000);
-  ASSERT_TRUE(first.split.has_value());
+  ASSERT_TRUE(first.split);
   EXPECT_EQ(to_text(*first.split), to_text(*second.split));
   EXPECT_EQ(first.decisions, second.decisions);
   EXPECT_EQ(first.states_evaluated, second.states_evaluated);
@@ -165,7 +165,7 @@ TEST(FissionSearch, FindsTheSameOnAnyNumberOfThreads) {
       const OptimizeResult result = optimize(bert.graph, bert.profile, options);
       bert.expect_sound(result);
       EXPECT_EQ(result.decisions, alone.decisions) << threads;
-      EXPECT_EQ(result.split.has_value(), alone.split.has_value()) << threads;
+      EXPECT_EQ(result.split != nullptr, alone.split != nullptr) << threads;
       EXPECT_EQ(result.states_evaluated, alone.states_evaluated) << threads;
       EXPECT_EQ(result.states_scored, alone.states_scored) << threads;
     }

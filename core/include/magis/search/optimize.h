@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "magis/analysis/region.h"
 #include "magis/schedule/decisions.h"
@@ -41,7 +43,7 @@ struct OptimizeOptions {
   Seconds time_budget = 10;  // decides after which round to stop
   int64_t state_budget = 0;  // evaluated states; 0: no bound
   uint64_t seed = 0;
-  int threads = 1;  // they change how long the search takes, and nothing else
+  int threads = 1;      // they change how long the search takes, and nothing else
   bool fission = true;  // regions of the graph may run in parts
   // Regions may not add up sums part by part, which would round differently: those whose results
   // are all put side by side remain.
@@ -59,8 +61,8 @@ struct OptimizeOptions {
 
 struct OptimizeResult {
   // The graph that the decisions are for: the one given, with loops where regions run in parts.
-  // Nothing: the one given, as it is.
-  std::optional<Graph> split;
+  // Null: the one given, as it is.
+  std::shared_ptr<const Graph> split;
   std::vector<FissionRegion> regions;  // of the graph given, with its losses opened
   Decisions decisions;
   Footprint baseline;  // program order
@@ -85,7 +87,11 @@ LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& pro
 // stands in the way.
 OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
                         const OptimizeOptions& options);
-// The same without fission, under any costs.
+// Plans from the fastest to the smallest, each slower and smaller than the one before; at most one
+// for every two per cent of the peak. options.limit and options.batch_parts do not count.
+std::vector<OptimizeResult> find_frontier(const Graph& graph, const DeviceProfile& profile,
+                                          const OptimizeOptions& options);
+// optimize() without fission, under any costs.
 OptimizeResult optimize_schedule(const Graph& graph, const CostTable& costs,
                                  const OptimizeOptions& options);
 

@@ -1,4 +1,4 @@
-#include "magis/search/optimize.h"
+#include "search/schedule_search.h"
 
 #include <utility>
 
@@ -11,7 +11,6 @@
 #include "search/local_search.h"
 #include "search/reorder.h"
 #include "search/ruin_recreate.h"
-#include "search/schedule_search.h"
 #include "search/swap_planner.h"
 
 namespace magis {
@@ -39,6 +38,16 @@ std::vector<std::vector<EdgeId>> repeated_uses(const Problem& problem) {
   return classes;
 }
 
+OptimizeResult evaluated_result(Evaluator& evaluator, const Decisions& decisions) {
+  OptimizeResult result;
+  result.decisions = decisions;
+  result.found = footprint_of(*evaluator.problem().graph, decisions, *evaluator.problem().costs);
+  evaluator.load(decisions);
+  result.recomputed = evaluator.recomputed_operators();
+  result.swapped = evaluator.gap_count();
+  return result;
+}
+
 class Optimizer {
  public:
   Optimizer(const Graph& graph, const CostTable& costs, const OptimizeOptions& options,
@@ -47,6 +56,7 @@ class Optimizer {
         costs_(with_host_memory(costs, options)),
         options_(options),
         start_(part.start),
+        archive_(part.archive),
         problem_(graph, costs_),
         evaluator_(problem_),
         bound_(part.bound ? *part.bound
@@ -61,12 +71,11 @@ class Optimizer {
 
   OptimizeResult run() {
     const Seconds cpu_start = process_seconds();
-    OptimizeResult result;
-    result.baseline = footprint_of(graph_, incumbent_.decisions(), costs_);
+    const Footprint baseline = footprint_of(graph_, incumbent_.decisions(), costs_);
     search();
     drop_needless_swaps();
-    result.decisions = incumbent_.decisions();
-    result.found = footprint_of(graph_, result.decisions, costs_);
+    OptimizeResult result = evaluated_result(evaluator_, incumbent_.decisions());
+    result.baseline = baseline;
     MAGIS_CHECK(
         result.found.transient_peak == incumbent_.cost().peak,
         "promised " << incumbent_.cost().peak << ", simulated " << result.found.transient_peak);
@@ -75,9 +84,6 @@ class Optimizer {
     result.stop_reason = budget_.reason().value_or(StopReason::converged);
     result.states_scored = budget_.scored();
     result.states_evaluated = budget_.evaluated();
-    evaluator_.load(result.decisions);
-    result.recomputed = evaluator_.recomputed_operators();
-    result.swapped = evaluator_.gap_count();
     result.wall_seconds = budget_.elapsed();
     result.cpu_seconds = process_seconds() - cpu_start;
     return result;
@@ -93,7 +99,9 @@ class Optimizer {
     Decisions decisions = program_order(graph_);
     evaluator_.load(decisions);
     least_time_ = evaluator_.time();
-    return Incumbent(Objective(options_.limit, costs_.persistent), std::move(decisions), cost());
+    if (archive_ && archive_->wants(cost())) archive_->put({cost(), decisions});
+    return Incumbent(Objective(options_.limit, costs_.persistent), std::move(decisions), cost(),
+                     archive_);
   }
   Cost cost() const { return {evaluator_.peak(), evaluator_.time()}; }
 
@@ -190,7 +198,7 @@ class Optimizer {
     if (done()) return;
     evaluator_.load(start);
     const Cost waiting{evaluator_.peak(), evaluator_.time() + evaluator_.exposed()};
-    Incumbent best(incumbent_.objective(), start, waiting);
+    Incumbent best(incumbent_.objective(), start, waiting, archive_);
     best_first_.run(best, kPatience);
     incumbent_.offer(best);
   }
@@ -240,6 +248,7 @@ class Optimizer {
   const CostTable costs_;
   const OptimizeOptions& options_;
   const Decisions* start_;
+  ScheduleArchive* archive_;
   Problem problem_;
   Evaluator evaluator_;
   LowerBound bound_;
@@ -272,6 +281,12 @@ std::string_view to_text(StopReason reason) {
 OptimizeResult optimize_schedule(const Graph& graph, const CostTable& costs,
                                  const OptimizeOptions& options) {
   return search_schedule(graph, costs, options, {});
+}
+
+OptimizeResult result_of(const Graph& graph, const CostTable& costs, const Decisions& decisions) {
+  const Problem problem(graph, costs);
+  Evaluator evaluator(problem);
+  return evaluated_result(evaluator, decisions);
 }
 
 OptimizeResult search_schedule(const Graph& graph, const CostTable& costs,
