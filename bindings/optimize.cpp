@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.h"
 #include "magis/base/error.h"
@@ -78,6 +79,18 @@ int region_count(const std::vector<FissionRegion>& regions) {
   return count;
 }
 
+// What was found, with its program.
+PyResult planned(const std::shared_ptr<const Graph>& source, OptimizeResult result,
+                 Bytes persistent) {
+  const std::shared_ptr<const Graph> graph = result.split ? result.split : source;
+  std::optional<Program> program = lower(*graph, result.decisions);
+  MAGIS_CHECK(program.has_value(), "the search returned decisions that cannot be lowered");
+  verify(*graph, *program);
+  std::string reason = bound_reason(*source, result.bound);
+  return {source, PyPlan{graph, *std::move(program)}, std::move(result), persistent,
+          std::move(reason)};
+}
+
 PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
              uint64_t seed, int threads, bool fission, bool exact, int64_t batch_parts,
@@ -99,22 +112,41 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   options.host_memory = host_memory;
   PythonProgress progress(std::move(callback));
   options.progress = [&](const Progress& p) { return progress(p); };
-  OptimizeResult result;
-  std::shared_ptr<const Graph> graph = g.graph;
-  std::optional<Program> program;
+  std::optional<PyResult> result;
   {
     nb::gil_scoped_release release;
-    result = optimize(*g.graph, profile, options);
-    if (result.split) graph = result.split;
-    program = lower(*graph, result.decisions);
+    const Bytes persistent = make_cost_table(*g.graph, profile).persistent;
+    result = planned(g.graph, optimize(*g.graph, profile, options), persistent);
   }
   progress.rethrow();
-  MAGIS_CHECK(program.has_value(), "the search returned decisions that cannot be lowered");
-  verify(*graph, *program);
-  const Bytes persistent = make_cost_table(*g.graph, profile).persistent;
-  const LowerBound bound = result.bound;
-  return {g.graph, PyPlan{std::move(graph), std::move(*program)}, std::move(result), persistent,
-          bound_reason(*g.graph, bound)};
+  return *std::move(result);
+}
+
+std::vector<PyResult> run_frontier(const PyGraph& g, const std::string& device, Seconds time_budget,
+                                   int64_t state_budget, uint64_t seed, int threads, bool fission,
+                                   bool exact, std::optional<Bytes> host_memory,
+                                   nb::object callback) {
+  const DeviceProfile& profile = device_profile(device);
+  OptimizeOptions options;
+  options.time_budget = time_budget;
+  options.state_budget = state_budget;
+  options.seed = seed;
+  options.threads = threads;
+  options.fission = fission;
+  options.exact = exact;
+  options.host_memory = host_memory;
+  PythonProgress progress(std::move(callback));
+  options.progress = [&](const Progress& p) { return progress(p); };
+  std::vector<PyResult> results;
+  {
+    nb::gil_scoped_release release;
+    const Bytes persistent = make_cost_table(*g.graph, profile).persistent;
+    for (OptimizeResult& found : find_frontier(*g.graph, profile, options)) {
+      results.push_back(planned(g.graph, std::move(found), persistent));
+    }
+  }
+  progress.rethrow();
+  return results;
 }
 
 // The same result with `plan`, whose promise is counted anew: a plan on a graph whose scratch has
@@ -186,6 +218,10 @@ void bind_optimize(nb::module_& m) {
         "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0, "seed"_a = 0,
         "threads"_a = 1, "fission"_a = true, "exact"_a = false, "batch_parts"_a = 0,
         "host_memory"_a = nb::none(), "progress"_a = nb::none());
+  m.def("find_frontier", &run_frontier, "graph"_a, nb::kw_only(), "device"_a,
+        "time_budget"_a = 30.0, "state_budget"_a = 0, "seed"_a = 0, "threads"_a = 1,
+        "fission"_a = true, "exact"_a = false, "host_memory"_a = nb::none(),
+        "progress"_a = nb::none());
 }
 
 }  // namespace magis

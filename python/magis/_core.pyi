@@ -172,6 +172,22 @@ def optimize(
     progress: Callable[[Progress], bool]
     | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...
+def find_frontier(
+    graph: Graph,
+    *,
+    device: str,
+    time_budget: float = 30.0,
+    state_budget: int = 0,
+    seed: int = 0,
+    threads: int = 1,
+    fission: bool = True,
+    exact: bool = False,
+    host_memory: int | None = None,
+    progress: Callable[[Progress], bool] | None = None,
+) -> list[Result]:
+    """Plans from the fastest to the smallest, each slower and smaller than the one before; at most
+    one for every two per cent of the peak."""
+
 def in_place_forms() -> list[tuple[str, str, str, list[int]]]:
     """(operator, spelling in place, keyword for the operand or "", positions overwritable)."""
 
