@@ -126,6 +126,7 @@ class Collector {
     for (const std::size_t begin : begins) {
       for (const std::size_t end : ends) {
         if (end <= begin || (begin == 0 && end == members.size())) continue;
+        if (options_.stop && options_.stop()) return;
         auto region =
             largest_region(axes_, labelling, members.subspan(begin, end - begin), weights_);
         if (region) add(*std::move(region));
@@ -195,6 +196,7 @@ std::vector<FissionCandidate> fission_candidates(const AxisGraph& axes, const Ho
                                                  const CandidateOptions& options) {
   Collector collector(axes, hotspots, options);
   for (const Labelling& labelling : find_labellings(axes, hotspots, options.labelling_limit)) {
+    if (options.stop && options.stop()) break;
     collector.add_labelling(labelling);
   }
   return std::move(collector).take();

@@ -11,13 +11,13 @@ class FullScheduler {
   FullScheduler(const SchedulingProblem& problem, const FullScheduleOptions& options)
       : problem_(problem),
         options_(options),
-        stretches_({options.states, options.beam}, options.window) {}
+        stretches_({options.states, options.beam}, options.window, options.stop) {}
 
   Schedule run(std::span<const NodeId> given) {
     const Bytes given_peak = peak_of(problem_, given);
     Schedule best{{given.begin(), given.end()}, given_peak, false};
     PlacedOrder placed(problem_, given);
-    for (int round = 0; round < options_.rounds && !best.exact; ++round) {
+    for (int round = 0; round < options_.rounds && !best.exact && !is_stopped(); ++round) {
       const Bytes before = best.peak;
       best.exact = stretches_.improve(placed, 0, problem_.size());
       offer(placed, best);
@@ -30,6 +30,7 @@ class FullScheduler {
   }
 
  private:
+  bool is_stopped() const { return options_.stop && options_.stop(); }
   void offer(const PlacedOrder& placed, Schedule& best) const {
     const Bytes peak = peak_of(problem_, placed.order);
     if (peak >= best.peak) return;

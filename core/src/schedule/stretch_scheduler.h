@@ -2,6 +2,9 @@
 // long.
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "schedule/piece_scheduler.h"
 
 namespace magis {
@@ -9,7 +12,8 @@ namespace magis {
 class StretchScheduler {
  public:
   // Windows have `window` nodes, at most PieceScheduler::kMostNodes, and overlap by half.
-  StretchScheduler(const SearchLimits& limits, int window);
+  // `stop` is asked between them; empty: never.
+  StretchScheduler(const SearchLimits& limits, int window, std::function<bool()> stop = {});
 
   // Puts [begin, end) of `placed` into an order of no higher peak. Whether no order of the stretch
   // has a lower one.
@@ -20,10 +24,12 @@ class StretchScheduler {
   }
 
  private:
+  bool is_stopped() const { return stop_ && stop_(); }
   void sweep(PlacedOrder& placed, std::size_t begin, std::size_t end);
 
   SearchLimits limits_;
   std::size_t window_;
+  std::function<bool()> stop_;
   PieceScheduler pieces_;
 };
 

@@ -14,8 +14,9 @@
 namespace magis {
 namespace {
 
-// Shares of the time budget. Until the third of them the single regions are searched, until the
-// fourth those with one more.
+// Shares of the time budget. Until the race's the single regions are searched, until the
+// extensions' those with one more.
+constexpr double kReorderShare = 0.1;
 constexpr double kUnsplitShare = 0.15;
 constexpr double kSieveShare = 0.12;
 constexpr double kRaceShare = 0.5;
@@ -37,6 +38,11 @@ LowerBound lower_bound_of(const OpenedGraph& opened, const DeviceProfile& profil
 
 Cost cost_of(const OptimizeResult& result) {
   return {result.found.transient_peak, to_picoseconds(result.found.seconds)};
+}
+
+bool is_among(const Trial& trial, const std::vector<Trial>& trials) {
+  return std::ranges::any_of(
+      trials, [&](const Trial& other) { return !other.unsplit && other.regions == trial.regions; });
 }
 
 void move_front(std::size_t count, std::vector<Trial>& from, std::vector<Trial>& to) {
@@ -105,20 +111,18 @@ StopReason FissionSearch::stop_reason() const {
   return StopReason::converged;
 }
 
-Allowance FissionSearch::allowance(Seconds seconds, std::size_t count, double patience) const {
-  Allowance allowance{.seconds = std::max(0.0, std::min(seconds, left())),
+// `share` of the span's budget for each of `count` side by side.
+Allowance FissionSearch::allowance(double share, std::size_t count, double patience) const {
+  Allowance allowance{.seconds = std::max(0.0, std::min(span_.share(share), left())),
                       .patience = patience,
                       .round = round_,
                       .archives = archives_};
   if (options_.state_budget > 0) {
-    const auto parts = static_cast<int64_t>(count);
-    allowance.states = std::max<int64_t>(1, (states_left() + parts - 1) / parts);
+    const auto whole = static_cast<double>(span_.states_end - span_.states_begin);
+    const auto equal = states_left() / static_cast<int64_t>(count);
+    allowance.states = std::max<int64_t>(1, std::min(static_cast<int64_t>(share * whole), equal));
   }
   return allowance;
-}
-
-Allowance FissionSearch::short_allowance(std::size_t count) const {
-  return allowance(span_.share(kShortShare), count, 1);
 }
 
 // ---- batches
@@ -175,7 +179,7 @@ void FissionSearch::set_best(OptimizeResult result, const std::vector<FissionReg
 void FissionSearch::reorder() {
   constexpr int64_t kStates = 8;
   OptimizeOptions options = options_;
-  options.time_budget = 0;
+  options.time_budget = span_.share(kReorderShare);
   options.state_budget =
       options_.state_budget > 0 ? std::min(kStates, options_.state_budget) : kStates;
   monitor_.begin(1);
@@ -196,7 +200,7 @@ void FissionSearch::search_as_asked() {
   }
   monitor_.begin(1);
   std::optional<SearchedTrial> found =
-      searcher_.search(trial, allowance(left(), 1, 0),
+      searcher_.search(trial, allowance(1, 1, 0),
                        [&](const Progress& progress) { return monitor_.report(0, progress); });
   monitor_.begin(0);
   if (!found) throw UserError("the batch cannot run in parts without adding up sums");
@@ -211,7 +215,7 @@ void FissionSearch::search_trials() {
   if (ground_) {
     search_regions(searched_trials);
   } else {
-    search({{&searched_trials[0], allowance(left(), 1, 1)}});
+    search({{&searched_trials[0], allowance(1, 1, 1)}});
   }
   if (done()) return;
   const std::vector<Trial> all = searched_trials;
@@ -225,28 +229,37 @@ Cost FissionSearch::cost_of_baseline() const {
 
 // `searched_trials` holds the graph without regions.
 void FissionSearch::search_regions(std::vector<Trial>& searched_trials) {
-  const TrialMaker maker(*ground_);
-  std::vector<Trial> waiting;
+  std::vector<Trial> waiting =
+      sieved({first_trials(*ground_)}, monitor_.elapsed() + span_.share(kSieveShare));
   std::vector<Task> first;
-  if (maker.region_count() > 0) {
-    waiting = sieved({maker.trials_of(0)}, monitor_.elapsed() + span_.share(kSieveShare));
-  }
-  if (!waiting.empty()) first.push_back({&waiting.front(), short_allowance(8)});
-  first.push_back({&searched_trials[0], allowance(span_.share(kUnsplitShare), 4, 1)});
+  if (!waiting.empty()) first.push_back({&waiting.front(), allowance(kShortShare, 2, 1)});
+  first.push_back({&searched_trials[0], allowance(kUnsplitShare, 2, 1)});
   search(first);
   if (!waiting.empty()) move_front(1, waiting, searched_trials);
   if (done()) return;
-  std::ranges::move(sieved(other_trials(maker), monitor_.elapsed() + span_.share(kSieveShare)),
+  const TrialMaker maker = make_trials();
+  std::vector<std::vector<Trial>> others = all_trials(maker);
+  for (std::vector<Trial>& group : others) {
+    std::erase_if(group, [&](const Trial& trial) {
+      return is_among(trial, searched_trials) || is_among(trial, waiting);
+    });
+  }
+  std::ranges::move(sieved(std::move(others), monitor_.elapsed() + span_.share(kSieveShare)),
                     std::back_inserter(waiting));
   race(waiting, searched_trials, kRaced);
   extend(maker, searched_trials);
 }
 
-// Every region but the first, in every number of parts, and masks as bits alone.
-std::vector<std::vector<Trial>> FissionSearch::other_trials(const TrialMaker& maker) const {
+TrialMaker FissionSearch::make_trials() const {
+  const Seconds until = monitor_.elapsed() + span_.share(kSieveShare);
+  return TrialMaker(*ground_, [this, until] { return monitor_.elapsed() > until; });
+}
+
+// Every region in every number of parts, and masks as bits alone.
+std::vector<std::vector<Trial>> FissionSearch::all_trials(const TrialMaker& maker) const {
   std::vector<std::vector<Trial>> trials;
   if (!openable_masks(source_).empty()) trials.emplace_back(1);
-  for (std::size_t r = 1; r < maker.region_count(); ++r) trials.push_back(maker.trials_of(r));
+  for (std::size_t r = 0; r < maker.region_count(); ++r) trials.push_back(maker.trials_of(r));
   return trials;
 }
 
@@ -295,7 +308,7 @@ void FissionSearch::race(std::vector<Trial>& waiting, std::vector<Trial>& search
     const std::size_t count = std::min(kBatch, waiting.size());
     std::vector<Task> batch;
     for (std::size_t i = 0; i < count; ++i) {
-      batch.push_back({&waiting[i], short_allowance(2 * (most - t))});
+      batch.push_back({&waiting[i], allowance(kShortShare, count, 1)});
     }
     search(batch);
     for (std::size_t i = 0; i < count; ++i) {
@@ -331,7 +344,9 @@ void FissionSearch::extend(const TrialMaker& maker, std::vector<Trial>& trials) 
     std::vector<Trial> extended = sieved({maker.extensions(trials.front())}, span_.end);
     if (extended.size() > kExtended) extended.resize(kExtended);
     std::vector<Task> batch;
-    for (Trial& trial : extended) batch.push_back({&trial, short_allowance(4 * kExtended)});
+    for (Trial& trial : extended) {
+      batch.push_back({&trial, allowance(kShortShare, extended.size(), 1)});
+    }
     search(batch);
     move_front(extended.size(), extended, trials);
     keep_searched(trials);
@@ -348,7 +363,7 @@ void FissionSearch::search_again(std::vector<Trial>& trials, int idle_rounds) {
     if (trials.size() > kFinalists) trials.resize(kFinalists);
     if (trials.empty()) return;
     const Cost before = best_cost_;
-    const Allowance again = allowance(left(), kFinalists + 1, 2);
+    const Allowance again = allowance(1, kFinalists + 1, 2);
     Trial best = trials.front();
     std::vector<Task> batch{{&best, again}};
     batch.front().allowance.goes_on = true;
@@ -367,10 +382,11 @@ void FissionSearch::search_all(std::vector<Trial> trials) {
     if (done() || objective_.met(best_cost_)) return;
     const std::size_t remaining = trials.size() - t;
     const std::size_t count = std::min(kBatch, remaining);
-    const Seconds seconds = left() * static_cast<double>(count) / static_cast<double>(remaining);
     std::vector<Task> batch;
     for (std::size_t i = t; i < t + count; ++i) {
-      batch.push_back({&trials[i], allowance(seconds, remaining, 1)});
+      Allowance share = allowance(1, remaining, 1);
+      share.seconds *= static_cast<double>(count) / static_cast<double>(remaining);
+      batch.push_back({&trials[i], share});
     }
     search(batch);
   }

@@ -50,6 +50,7 @@ class FissionSearch {
   struct Span {  // of the search
     Seconds begin = 0;
     Seconds end = 0;
+    int64_t states_begin = 0;
     int64_t states_end = 0;  // evaluated by then; huge if there is no bound
     Seconds at(double share) const { return begin + share * (end - begin); }
     Seconds share(double share) const { return share * (end - begin); }
@@ -61,9 +62,7 @@ class FissionSearch {
   bool done() const { return stopped() || is_perfect(); }
   bool is_perfect() const;
   StopReason stop_reason() const;
-  // Of a batch of `count`.
-  Allowance allowance(Seconds seconds, std::size_t count, double patience) const;
-  Allowance short_allowance(std::size_t count) const;
+  Allowance allowance(double share, std::size_t count, double patience) const;
 
   // ---- batches
 
@@ -83,7 +82,8 @@ class FissionSearch {
   void search_as_asked();
   void search_trials();
   void search_regions(std::vector<Trial>& searched_trials);
-  std::vector<std::vector<Trial>> other_trials(const TrialMaker& maker) const;
+  TrialMaker make_trials() const;
+  std::vector<std::vector<Trial>> all_trials(const TrialMaker& maker) const;
   std::vector<Trial> sieved(std::vector<std::vector<Trial>> groups, Seconds until);
   void sort_by_promise(std::vector<Trial>& trials) const;
   void race(std::vector<Trial>& waiting, std::vector<Trial>& searched_trials, std::size_t most);

@@ -40,6 +40,7 @@ std::vector<OptimizeResult> FissionSearch::find_frontier() {
       span_.begin = monitor_.elapsed();
       span_.end = span_.begin + (span_.end - span_.begin) / waiting;
       if (options_.state_budget > 0) {
+        span_.states_begin = monitor_.evaluated();
         const auto states = static_cast<double>(options_.state_budget - monitor_.evaluated());
         span_.states_end = monitor_.evaluated() + static_cast<int64_t>(states / waiting) + 1;
       }
@@ -56,10 +57,7 @@ std::vector<Trial> FissionSearch::frontier_trials() {
   rate_.emplace(objective_, to_picoseconds(best_.baseline.seconds));
   std::vector<Trial> trials;
   if (ground_) {
-    const TrialMaker maker(*ground_);
-    std::vector<std::vector<Trial>> groups = other_trials(maker);
-    if (maker.region_count() > 0) groups.insert(groups.begin(), maker.trials_of(0));
-    trials = sieved(std::move(groups), monitor_.elapsed() + span_.share(kSieveShare));
+    trials = sieved(all_trials(make_trials()), monitor_.elapsed() + span_.share(kSieveShare));
   }
   trials.push_back({.unsplit = true, .plain = cost_of_baseline()});
   return trials;

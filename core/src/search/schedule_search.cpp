@@ -152,7 +152,9 @@ class Optimizer {
   // program order, as one node each.
   void schedule_for_peak() {
     const SchedulingProblem problem = make_scheduling_problem(graph_, costs_.bytes, costs_.scratch);
-    const Schedule schedule = schedule_fully(problem);
+    FullScheduleOptions scheduling;
+    scheduling.stop = [this] { return budget_.elapsed() >= options_.time_budget; };
+    const Schedule schedule = schedule_fully(problem, scheduling);
     if (schedule.peak >= evaluator_.peak()) return;
     Decisions decisions = program_order(graph_);
     decisions.order = operators_in_order(problem, schedule.order);

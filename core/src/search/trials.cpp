@@ -10,16 +10,34 @@
 namespace magis {
 namespace {
 
-constexpr int kLabellings = 64;     // more have found no other regions on the zoo's models
+constexpr int kLabellings = 64;  // more have found no other regions on the zoo's models
+constexpr int kFirstLabellings = 2;
+constexpr std::size_t kFirstPartLengths = 5;
 constexpr int kRegionsPerSize = 3;  // sizes within a factor of the square root of two
 constexpr std::size_t kPartLengths = 16;
 constexpr std::size_t kExtensions = 24;
 
 }  // namespace
 
-TrialMaker::TrialMaker(const FissionGround& ground) : ground_(ground) {
+std::vector<Trial> first_trials(const FissionGround& ground) {
+  CandidateOptions options;
+  options.labelling_limit = kFirstLabellings;
+  options.regions_per_labelling = 1;
+  options.waist_limit = 0;
+  std::vector<Trial> trials;
+  std::vector<FissionCandidate> found = ground.candidates(options);
+  if (found.empty()) return trials;
+  for (const int64_t part : part_lengths(found.front().region.length, kFirstPartLengths)) {
+    trials.push_back({.regions = {found.front().region}});
+    trials.back().regions[0].part = part;
+  }
+  return trials;
+}
+
+TrialMaker::TrialMaker(const FissionGround& ground, std::function<bool()> stop) : ground_(ground) {
   CandidateOptions options;
   options.labelling_limit = kLabellings;
+  options.stop = std::move(stop);
   std::map<int, int> of_size;
   for (FissionCandidate& found : ground.candidates(options)) {
     const auto count = static_cast<double>(found.region.operators.size());

@@ -1,6 +1,7 @@
 // Which regions are tried, in parts of what length.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "magis/search/fission_ground.h"
@@ -19,11 +20,14 @@ struct Trial {
   Decisions best = {};
 };
 
+// The region along the batch that saves most, in some numbers of parts: found at once.
+std::vector<Trial> first_trials(const FissionGround& ground);
+
 class TrialMaker {
  public:
   // Looks for regions of all sizes: a loss head of seven operators costs less time than half the
-  // network. Keeps a reference to `ground`.
-  explicit TrialMaker(const FissionGround& ground);
+  // network; until `stop` says so. Keeps a reference to `ground`.
+  TrialMaker(const FissionGround& ground, std::function<bool()> stop);
 
   // Single regions, those that save most first; each in every number of parts.
   std::size_t region_count() const { return chosen_.size(); }

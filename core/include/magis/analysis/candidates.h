@@ -4,6 +4,7 @@
 // connections.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct CandidateOptions {
   int waist_limit = 7;            // stretches begin and end at no more, per direction
   int limit = 256;                // of candidates returned
   Bytes least_saving = 1;         // candidates that save less are left out
+  // Asked between labellings and stretches: true ends the search. Empty: never.
+  std::function<bool()> stop = {};
 };
 
 // Best first; equal savings by size, then program order. Deterministic.

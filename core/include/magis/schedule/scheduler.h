@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,6 +22,8 @@ struct FullScheduleOptions {
   int beam = 8;        // downsets of each length where that does not lead to an end; 0: no beam
   int window = 128;    // nodes of a stretch scheduled at once; longer pieces are swept; at most 256
   int rounds = 8;      // of passes over the order, at most
+  // Asked between pieces: true ends the work, what was found so far counts. Empty: never.
+  std::function<bool()> stop = {};
 };
 
 // Schedules the whole problem. Never worse than `given`, a valid order, and `given` itself unless
