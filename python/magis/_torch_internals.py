@@ -1,6 +1,8 @@
 """Every private PyTorch interface that magis uses, each with what it relies on.
 
-Nothing else in the package touches a private name of PyTorch. tests/python/test_torch_internals.py
+Nothing else in the package touches a private name of PyTorch, but for generated code: it copies and
+adds lists of tensors with `torch._foreach_copy_` and `torch._foreach_add_`, as PyTorch's optimizers
+do, and relies on the bits of `copy_` and `add_`. tests/python/test_torch_internals.py
 holds one test per promise below, so that an upgrade which breaks one says which.
 """
 

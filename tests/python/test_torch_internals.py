@@ -32,6 +32,19 @@ def test_fake_like_keeps_the_layout_and_takes_no_memory() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 
+def test_lists_of_tensors_are_copied_and_added_in_place() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts = [torch.randn(shape, generator=generator) for shape in ((3, 5), (7,), ())]
+    sums = [torch.full_like(part, torch.nan) for part in parts]
+    storages = [total.data_ptr() for total in sums]
+    torch._foreach_copy_(sums, parts)
+    assert all(map(torch.equal, sums, parts))
+    torch._foreach_add_(sums, [*parts[:2], torch.tensor(1e-3)])
+    wanted = [part.clone().add_(part) for part in parts[:2]] + [parts[2].clone().add_(1e-3)]
+    assert all(map(torch.equal, sums, wanted))
+    assert [total.data_ptr() for total in sums] == storages
+
+
 def test_trace_says_what_aliases_what() -> None:
     with fake_mode() as mode:
         x = internals.fake_like(mode, torch.empty(4, 6), torch.device("cpu"))

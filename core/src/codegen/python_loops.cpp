@@ -112,6 +112,11 @@ std::vector<std::string> result_lines(const Graph& graph, const PythonNames& nam
     return {result + method + argument(1) + ", " + argument(2) + ", beta=0 if " + first +
             " else 1)"};
   }
+  if (name == "magis.add_parts") {
+    const std::string operands = "(" + result + ", " + argument(1) + ")";
+    return {"if " + first + ":", "    torch._foreach_copy_" + operands,
+            "else:", "    torch._foreach_add_" + operands};
+  }
   const std::vector<std::string> copy = {"if " + first + ":",
                                          "    " + result + ".copy_(" + argument(1) + ")"};
   if (name == "magis.keep_part") return copy;

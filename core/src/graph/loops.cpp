@@ -160,9 +160,21 @@ class LoopRules {
     const bool is_product = call.info->name.ends_with("mm_part");
     const std::size_t count = is_slice ? 4 : is_product ? 3 : 2;
     const bool sliced = !is_slice || (call.args.size() == count && is_slice_length(call.args[2]));
-    if (call.args.size() != count || !call.kwargs.empty() || !sliced) {
+    const bool paired = call.info->name != "magis.add_parts" ||
+                        (call.args.size() == count && are_pairs(call.args[0], call.args[1]));
+    if (call.args.size() != count || !call.kwargs.empty() || !sliced || !paired) {
       fail(name(op) + ": " + call.info->name + " is not written so");
     }
+  }
+  static bool are_pairs(const Arg& wholes, const Arg& parts) {
+    const auto are_values = [](const Arg& arg) {
+      const auto* list = std::get_if<ArgList>(&arg.value);
+      return list != nullptr && !list->empty() && std::ranges::all_of(*list, [](const Arg& item) {
+               return std::holds_alternative<ValueId>(item.value);
+             });
+    };
+    return are_values(wholes) && are_values(parts) &&
+           std::get<ArgList>(wholes.value).size() == std::get<ArgList>(parts.value).size();
   }
   static bool is_slice_length(const Arg& arg) {
     const auto* length = std::get_if<PartLength>(&arg.value);

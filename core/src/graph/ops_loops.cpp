@@ -31,6 +31,7 @@ void add_loops(OpTableBuilder& table) {
   OpInfo& sum = table.add("magis.add_part", Purity::mutating);
   sum.mutated = {0};
   sum.scratch = combining_scratch;
+  table.mutating({"magis.add_parts"});
   for (const char* name : {"magis.add_mm_part", "magis.add_bmm_part"}) {
     OpInfo& info = table.add(name, Purity::mutating);
     info.mutated = {0};

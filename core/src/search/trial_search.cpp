@@ -16,8 +16,8 @@ namespace {
 bool adds_parts(const Graph& graph) {
   return std::ranges::any_of(graph.operators(), [](const Operator& op) {
     const std::string& name = op.info->name;
-    return name == "magis.add_part" || name == "magis.mul_part" || name == "magis.add_mm_part" ||
-           name == "magis.add_bmm_part";
+    return name == "magis.add_part" || name == "magis.add_parts" || name == "magis.mul_part" ||
+           name == "magis.add_mm_part" || name == "magis.add_bmm_part";
   });
 }
 

@@ -35,7 +35,7 @@ from magis.verify.execution import execute
 from magis.verify.host import Host
 from magis.verify.iterations import Iterations, fill_unwritten, unwritten
 from magis.verify.kernels import find_operator
-from magis.verify.loops import BEGIN, END, PART, WRITERS
+from magis.verify.loops import ADD_PARTS, BEGIN, END, PART, WRITERS, single_writes
 from magis.verify.tensors import DTYPES, check_type, constant, describe
 from magis.verify.text import parse
 
@@ -286,6 +286,10 @@ class Machine:
         if operation.operator == PART:
             return self.iterations.part(operation, args[0])
         if operation.operator in WRITERS:
+            if operation.operator == ADD_PARTS:
+                for write, *pair in zip(single_writes(operation), *args, strict=True):
+                    self._write(write, pair)
+                return None
             return self._write(operation, args)
         return find_operator(operation.operator)(*args, **kwargs)
 

@@ -4,6 +4,7 @@ what a loop may read, write and let out."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from magis.errors import PlanError
 from magis.verify.document import Arg, Document, Loop, Operation, PartLength, Ref, Type
@@ -13,9 +14,11 @@ BEGIN, END, PART = "magis.begin", "magis.end", "magis.part"
 # Operators that write an iteration's part into a result of their loop, by the number of parts that
 # they read.
 WRITE_PART = "magis.write_part"
+ADD_PARTS = "magis.add_parts"  # several sums at once
 WRITERS = {
     WRITE_PART: 1,
     "magis.add_part": 1,
+    ADD_PARTS: 1,
     "magis.max_part": 1,
     "magis.min_part": 1,
     "magis.mul_part": 1,
@@ -43,6 +46,21 @@ def sliced_dimension(operation: Operation) -> tuple[int, PartLength]:
         case [int(dimension), PartLength() as length]:
             return dimension, length
     raise _error(operation, "takes a dimension and a part length after the tensor")
+
+
+def single_writes(operation: Operation) -> list[Operation]:
+    """A writer, as one operation for each result of the loop that it writes to.
+
+    Raises PlanError if magis.add_parts does not give a part for each of its sums.
+    """
+    if operation.operator != ADD_PARTS:
+        return [operation]
+    match operation.args:
+        case [list(sums), list(parts)] if sums and len(sums) == len(parts):
+            pairs = zip(sums, parts, strict=True)
+        case _:
+            raise _error(operation, "takes a list of sums and a list of as many parts")
+    return [replace(operation, operator="magis.add_part", args=[*pair]) for pair in pairs]
 
 
 def _error(operation: Operation, message: str) -> PlanError:
@@ -149,7 +167,8 @@ class _Borders:
                 base = self.document.types[operation.reads()[0]] if operation.reads() else None
                 self._check_slice(operation, base, operation.types[0])
             elif operation.operator in WRITERS:
-                self._check_writer(operation)
+                for write in single_writes(operation):
+                    self._check_writer(write)
         for loop in self.document.loops.values():
             self._check_written(loop)
             self._check_lists(loop)

@@ -90,7 +90,8 @@ def written_tensors(document: Document, operation: Operation) -> list[str]:
     """Owners of the arguments that the operator writes to."""
     positions = effects(operation).writes
     arguments = [operation.args[p] for p in positions if p < len(operation.args)]
-    return [document.owner(a.name) for a in arguments if isinstance(a, Ref)]
+    opened = [item for a in arguments for item in (a if isinstance(a, list) else [a])]
+    return [document.owner(a.name) for a in opened if isinstance(a, Ref)]
 
 
 @dataclass

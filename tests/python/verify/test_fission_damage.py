@@ -66,6 +66,18 @@ DAMAGED_GRAPHS = {
         "magis.add_part(%loss, %s, %s)",
         "line 19: magis.add_part: has other operands or results than it should",
     ),
+    "sums without parts": (
+        MLP_SPLIT,
+        "magis.add_part(%loss, %s)",
+        "magis.add_parts([%loss], [])",
+        "line 19: magis.add_parts: takes a list of sums and a list of as many parts",
+    ),
+    "a sum of another shape": (
+        MLP_SPLIT,
+        "magis.add_part(%loss, %s)",
+        "magis.add_parts([%loss], [%o])",
+        "line 19: magis.add_part: writes f32[3,2] to %loss, which is f32[]",
+    ),
     "a write of a number": (
         MLP_SPLIT,
         "magis.add_part(%loss, %s)",
