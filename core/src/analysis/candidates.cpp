@@ -82,7 +82,8 @@ class Collector {
       : axes_(axes),
         hotspots_(hotspots),
         options_(options),
-        weights_(hotspot_weights(axes.graph(), hotspots)) {}
+        weights_(hotspot_weights(axes.graph(), hotspots)),
+        sizes_(sizes_in_parts(axes, {})) {}
 
   void add_labelling(const Labelling& labelling) {
     const std::vector<OpId>& members = labelling.operators;
@@ -142,7 +143,7 @@ class Collector {
       key = combine(key, static_cast<uint64_t>(region.labels[i].step));
     }
     if (!seen_.try_emplace(key, true).second) return;
-    const Bytes saving = estimated_saving(axes_, region, hotspots_);
+    const Bytes saving = estimated_saving(axes_, region, hotspots_, sizes_);
     if (saving >= options_.least_saving) found_.push_back({std::move(region), saving});
   }
 
@@ -150,14 +151,39 @@ class Collector {
   const Hotspots& hotspots_;
   const CandidateOptions& options_;
   OpWeights weights_;
+  TensorSizes sizes_;
   std::unordered_map<uint64_t, bool> seen_;
   std::vector<FissionCandidate> found_;
 };
 
+void shrink_to_parts(const AxisGraph& axes, const FissionRegion& region, TensorSizes& sizes) {
+  for (std::size_t i = 0; i < region.operators.size(); ++i) {
+    for (const TensorId made : axes.graph().makes(region.operators[i])) {
+      if (dependence_of(axes, region.operators[i], made, region.labels[i]) != Dependence::sliced) {
+        continue;
+      }
+      sizes[made] = sizes[made] / region.length * region.part;
+    }
+  }
+  for (const FissionRegion& child : region.children) shrink_to_parts(axes, child, sizes);
+}
+
 }  // namespace
+
+TensorSizes sizes_in_parts(const AxisGraph& axes, std::span<const FissionRegion> regions) {
+  TensorSizes sizes;
+  for (const Tensor& tensor : axes.graph().tensors()) sizes.push_back(tensor.bytes);
+  for (const FissionRegion& region : regions) shrink_to_parts(axes, region, sizes);
+  return sizes;
+}
 
 Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region,
                        const Hotspots& hotspots) {
+  return estimated_saving(axes, region, hotspots, sizes_in_parts(axes, {}));
+}
+
+Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region, const Hotspots& hotspots,
+                       const TensorSizes& sizes) {
   const Graph& graph = axes.graph();
   const auto& members = region.operators;
   const auto inside = [&](OpId op) {
@@ -175,7 +201,7 @@ Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region,
       if (stays) {
         part_sized += hotspots[made];
       } else if (hotspots[made] == 0) {
-        full += graph.tensor(made).bytes;
+        full += sizes[made];
       }
     }
     for (const TensorId read : graph.reads(members[i])) {
@@ -188,7 +214,7 @@ Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region,
   std::ranges::sort(from_outside);
   const auto repeated = std::ranges::unique(from_outside);
   from_outside.erase(repeated.begin(), repeated.end());
-  for (const TensorId tensor : from_outside) full += graph.tensor(tensor).bytes;
+  for (const TensorId tensor : from_outside) full += sizes[tensor];
   return part_sized / 2 - full;
 }
 

@@ -22,8 +22,8 @@ constexpr double kSieveShare = 0.12;
 constexpr double kRaceShare = 0.5;
 constexpr double kExtensionShare = 0.75;
 constexpr double kShortShare = 0.05;
-constexpr int kHopeless = 5;  // of them in a row that lead nowhere end the race
-constexpr std::size_t kExtended = 8;
+constexpr double kReorderingShare = 0.15;  // of a search that has to find good orders, too
+constexpr int kHopeless = 5;               // of them in a row that lead nowhere end the race
 constexpr int kExtensions = 4;
 constexpr std::size_t kFinalists = 3;
 constexpr int kIdleRounds = 4;  // without success end the search
@@ -43,6 +43,15 @@ Cost cost_of(const OptimizeResult& result) {
 bool is_among(const Trial& trial, const std::vector<Trial>& trials) {
   return std::ranges::any_of(
       trials, [&](const Trial& other) { return !other.unsplit && other.regions == trial.regions; });
+}
+
+// The regions alone, whatever their parts.
+std::vector<FissionRegion> without_parts(std::vector<FissionRegion> regions) {
+  for (FissionRegion& region : regions) {
+    region.part = region.length = 0;
+    region.children = without_parts(std::move(region.children));
+  }
+  return regions;
 }
 
 void move_front(std::size_t count, std::vector<Trial>& from, std::vector<Trial>& to) {
@@ -97,6 +106,13 @@ FissionSearch::Span FissionSearch::whole_span() const {
                                                   : std::numeric_limits<int64_t>::max()};
 }
 
+double FissionSearch::used() const {
+  const double time = (monitor_.elapsed() - span_.begin) / (span_.end - span_.begin);
+  const double states = static_cast<double>(monitor_.evaluated() - span_.states_begin) /
+                        static_cast<double>(span_.states_end - span_.states_begin);
+  return std::max(time, states);
+}
+
 bool FissionSearch::is_perfect() const {
   return best_.met && objective_.limits_memory() &&
          best_cost_.time <= to_picoseconds(best_.baseline.seconds);
@@ -134,6 +150,7 @@ void FissionSearch::search(const std::vector<Task>& batch) {
     if (i > 0 && stopped()) return;
     Allowance allowance = batch[i].allowance;
     allowance.seconds = std::max(0.0, std::min(allowance.seconds, left()));
+    if (!allowance.reorders) allowance.known = known_orders(*batch[i].trial);
     found[i] = searcher_.search(*batch[i].trial, allowance, [&, i](const Progress& progress) {
       return monitor_.report(i, progress);
     });
@@ -145,12 +162,35 @@ void FissionSearch::search(const std::vector<Task>& batch) {
   }
 }
 
+// The first `count` of `trials`.
+std::vector<FissionSearch::Task> FissionSearch::short_batch(std::vector<Trial>& trials,
+                                                            std::size_t count) {
+  std::vector<Task> batch;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double share = known_orders(trials[i]) ? kShortShare : kReorderingShare;
+    batch.push_back({&trials[i], allowance(share, count, 1)});
+  }
+  return batch;
+}
+
+const KnownOrders* FissionSearch::known_orders(const Trial& trial) const {
+  if (trial.unsplit) return nullptr;  // it is searched once, and so are masks as bits
+  const auto found = std::ranges::find(known_, without_parts(trial.regions),
+                                       &std::pair<std::vector<FissionRegion>, KnownOrders>::first);
+  return found == known_.end() ? nullptr : &found->second;
+}
+
 // What a search found, if it is better than what is known.
 void FissionSearch::take(Trial& trial, SearchedTrial found) {
   monitor_.count(found.result.states_scored, found.result.states_evaluated);
   archive(found, trial);
+  trial.reordered = trial.reordered || !found.orders.orders.empty();
+  if (!found.orders.orders.empty() && !trial.unsplit && known_orders(trial) == nullptr) {
+    known_.emplace_back(without_parts(trial.regions), std::move(found.orders));
+  }
   const Cost cost = cost_of(found.result);
   rate_->learn(trial.plain, cost);
+  if (!found.constructed.order.empty()) trial.constructed = std::move(found.constructed);
   if (!trial.searched || objective_.better(cost, trial.cost)) {
     trial.searched = true;
     trial.cost = cost;
@@ -232,7 +272,7 @@ void FissionSearch::search_regions(std::vector<Trial>& searched_trials) {
   std::vector<Trial> waiting =
       sieved({first_trials(*ground_)}, monitor_.elapsed() + span_.share(kSieveShare));
   std::vector<Task> first;
-  if (!waiting.empty()) first.push_back({&waiting.front(), allowance(kShortShare, 2, 1)});
+  if (!waiting.empty()) first = short_batch(waiting, 1);
   first.push_back({&searched_trials[0], allowance(kUnsplitShare, 2, 1)});
   search(first);
   if (!waiting.empty()) move_front(1, waiting, searched_trials);
@@ -303,14 +343,10 @@ void FissionSearch::race(std::vector<Trial>& waiting, std::vector<Trial>& search
                          std::size_t most) {
   int hopeless = 0;
   for (std::size_t t = 0; t < most && !waiting.empty() && hopeless < kHopeless; t += kBatch) {
-    if (done() || monitor_.elapsed() > span_.at(kRaceShare)) return;
+    if (done() || used() > kRaceShare) return;
     sort_by_promise(waiting);
     const std::size_t count = std::min(kBatch, waiting.size());
-    std::vector<Task> batch;
-    for (std::size_t i = 0; i < count; ++i) {
-      batch.push_back({&waiting[i], allowance(kShortShare, count, 1)});
-    }
-    search(batch);
+    search(short_batch(waiting, count));
     for (std::size_t i = 0; i < count; ++i) {
       hopeless = is_near_best(waiting[i], 4) ? 0 : hopeless + 1;
     }
@@ -339,23 +375,19 @@ bool FissionSearch::is_near_best(const Trial& trial, double times) const {
 void FissionSearch::extend(const TrialMaker& maker, std::vector<Trial>& trials) {
   for (int round = 0; round < kExtensions; ++round) {
     keep_searched(trials);
-    if (trials.empty() || done() || monitor_.elapsed() > span_.at(kExtensionShare)) return;
+    if (trials.empty() || done() || used() > kExtensionShare) return;
     const Cost before = trials.front().cost;
     std::vector<Trial> extended = sieved({maker.extensions(trials.front())}, span_.end);
-    if (extended.size() > kExtended) extended.resize(kExtended);
-    std::vector<Task> batch;
-    for (Trial& trial : extended) {
-      batch.push_back({&trial, allowance(kShortShare, extended.size(), 1)});
-    }
-    search(batch);
+    if (extended.size() > kBatch) extended.resize(kBatch);
+    search(short_batch(extended, extended.size()));
     move_front(extended.size(), extended, trials);
     keep_searched(trials);
     if (trials.front().cost == before) return;
   }
 }
 
-// The best few from the start, and the best of all from where it stands; until `idle_rounds` have
-// brought nothing.
+// The best few from what was constructed, and the best of all from where it stands and with orders
+// of its own; until `idle_rounds` have brought nothing.
 void FissionSearch::search_again(std::vector<Trial>& trials, int idle_rounds) {
   for (int idle = 0; idle < idle_rounds && !done();) {
     ++round_;
@@ -363,15 +395,25 @@ void FissionSearch::search_again(std::vector<Trial>& trials, int idle_rounds) {
     if (trials.size() > kFinalists) trials.resize(kFinalists);
     if (trials.empty()) return;
     const Cost before = best_cost_;
-    const Allowance again = allowance(1, kFinalists + 1, 2);
+    Allowance again = allowance(1, kFinalists + 2, 2);
+    again.start = Allowance::Start::constructed;
+    const bool reorders = !std::exchange(trials.front().reordered, true);
     Trial best = trials.front();
+    Trial anew = trials.front();
     std::vector<Task> batch{{&best, again}};
-    batch.front().allowance.goes_on = true;
+    batch.back().allowance.start = Allowance::Start::best;
+    if (reorders) {
+      batch.push_back({&anew, again});
+      batch.back().allowance.start = Allowance::Start::anew;
+      batch.back().allowance.reorders = true;
+    }
     for (Trial& trial : trials) {
       if (&trial == &trials.front() || is_near_best(trial, 1)) batch.push_back({&trial, again});
     }
     search(batch);
-    if (objective_.better(best.cost, trials.front().cost)) trials.front() = std::move(best);
+    for (const Trial& other : {best, anew}) {
+      if (objective_.better(other.cost, trials.front().cost)) trials.front() = other;
+    }
     idle = best_cost_ == before ? idle + 1 : 0;
   }
 }

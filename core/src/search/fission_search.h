@@ -19,6 +19,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "magis/search/fission_ground.h"
@@ -52,12 +53,13 @@ class FissionSearch {
     Seconds end = 0;
     int64_t states_begin = 0;
     int64_t states_end = 0;  // evaluated by then; huge if there is no bound
-    Seconds at(double share) const { return begin + share * (end - begin); }
     Seconds share(double share) const { return share * (end - begin); }
   };
   Span whole_span() const;
   Seconds left() const { return span_.end - monitor_.elapsed(); }
   int64_t states_left() const { return span_.states_end - monitor_.evaluated(); }
+  // The share of the span that is used up, in time or in states.
+  double used() const;
   bool stopped() const { return monitor_.interrupted() || left() <= 0 || states_left() <= 0; }
   bool done() const { return stopped() || is_perfect(); }
   bool is_perfect() const;
@@ -71,6 +73,8 @@ class FissionSearch {
     Allowance allowance;
   };
   void search(const std::vector<Task>& batch);
+  std::vector<Task> short_batch(std::vector<Trial>& trials, std::size_t count);
+  const KnownOrders* known_orders(const Trial& trial) const;
   void take(Trial& trial, SearchedTrial found);
   void set_best(OptimizeResult result, const std::vector<FissionRegion>& regions,
                 std::shared_ptr<const Graph> split);
@@ -125,6 +129,8 @@ class FissionSearch {
   std::optional<ExchangeRate> rate_;
   OptimizeResult best_;
   Cost best_cost_;
+  // By regions, whatever their parts.
+  std::vector<std::pair<std::vector<FissionRegion>, KnownOrders>> known_;
   bool archives_ = false;
   bool improved_ = false;  // the frontier, since it was last asked
   Archive<Point> frontier_;

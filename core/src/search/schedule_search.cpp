@@ -1,9 +1,13 @@
 #include "search/schedule_search.h"
 
+#include <algorithm>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "magis/analysis/structure.h"
 #include "magis/base/error.h"
+#include "magis/base/hash.h"
 #include "magis/schedule/program.h"
 #include "magis/schedule/scheduler.h"
 #include "search/best_first.h"
@@ -55,8 +59,7 @@ class Optimizer {
       : graph_(graph),
         costs_(with_host_memory(costs, options)),
         options_(options),
-        start_(part.start),
-        archive_(part.archive),
+        part_(part),
         problem_(graph, costs_),
         evaluator_(problem_),
         bound_(part.bound ? *part.bound
@@ -99,9 +102,9 @@ class Optimizer {
     Decisions decisions = program_order(graph_);
     evaluator_.load(decisions);
     least_time_ = evaluator_.time();
-    if (archive_ && archive_->wants(cost())) archive_->put({cost(), decisions});
+    if (part_.archive && part_.archive->wants(cost())) part_.archive->put({cost(), decisions});
     return Incumbent(Objective(options_.limit, costs_.persistent), std::move(decisions), cost(),
-                     archive_);
+                     part_.archive);
   }
   Cost cost() const { return {evaluator_.peak(), evaluator_.time()}; }
 
@@ -124,28 +127,59 @@ class Optimizer {
   }
 
   void search() {
-    if (start_) {
-      evaluator_.load(*start_);
+    if (part_.start) {
+      evaluator_.load(*part_.start);
       incumbent_.offer(evaluator_, cost());
       improve();
       return;
     }
     if (perfect()) return;
-    schedule_for_peak();
+    const std::vector<Decisions> reordered = good_orders();
     if (perfect()) return;
-    reorder_for_peak(evaluator_, budget_);
-    incumbent_.offer(evaluator_, cost());
-    const Decisions for_peak = evaluator_.decisions();
-    reorder_for_area(evaluator_, budget_);
-    incumbent_.offer(evaluator_, cost());
-    const Decisions for_area = evaluator_.decisions();
-    for (const Decisions& start : with_swaps({for_peak, for_area})) {
+    for (const Decisions& start : most_promising(with_swaps(reordered))) {
       if (done()) return;
       expand_from(start);
-      drop_greedily(start);
+      drop_in_all_ways(start);
     }
-    if (!done()) best_first_.run(incumbent_, kPatience);
+    if (done()) return;
+    best_first_.run(incumbent_, kPatience);
+    if (part_.constructed && !done()) *part_.constructed = incumbent_.decisions();
     improve();
+  }
+
+  // Plain schedules of little memory: for the peak, and for the bytes along the whole step.
+  std::vector<Decisions> good_orders() {
+    if (part_.known && !part_.known->orders.empty() &&
+        part_.known->names == operator_names(graph_)) {
+      return known_orders();
+    }
+    schedule_for_peak();
+    if (perfect()) return {evaluator_.decisions()};
+    std::vector<Decisions> reordered;
+    reorder_for_peak(evaluator_, budget_);
+    incumbent_.offer(evaluator_, cost());
+    reordered.push_back(evaluator_.decisions());
+    reorder_for_area(evaluator_, budget_);
+    incumbent_.offer(evaluator_, cost());
+    reordered.push_back(evaluator_.decisions());
+    if (part_.found && !budget_.stopped()) {
+      part_.found->names = operator_names(graph_);
+      for (const Decisions& plain : reordered) part_.found->orders.push_back(plain.order);
+    }
+    return reordered;
+  }
+
+  std::vector<Decisions> known_orders() {
+    std::vector<Decisions> known;
+    for (const std::vector<OpId>& order : part_.known->orders) {
+      Decisions plain = program_order(graph_);
+      plain.order = order;
+      evaluator_.load(plain);
+      budget_.count_evaluated();
+      incumbent_.offer(evaluator_, cost());
+      known.push_back(std::move(plain));
+    }
+    return known;
   }
 
   // The order of least peak that is found without recomputing anything. Loops stand as they are in
@@ -200,28 +234,57 @@ class Optimizer {
     if (done()) return;
     evaluator_.load(start);
     const Cost waiting{evaluator_.peak(), evaluator_.time() + evaluator_.exposed()};
-    Incumbent best(incumbent_.objective(), start, waiting, archive_);
+    Incumbent best(incumbent_.objective(), start, waiting, part_.archive);
     best_first_.run(best, kPatience);
     incumbent_.offer(best);
   }
 
-  void drop_greedily(const Decisions& start) {
-    const Objective& objective = incumbent_.objective();
+  // The few starts from which one greedy descent leads furthest.
+  std::vector<Decisions> most_promising(std::vector<Decisions> starts) {
+    constexpr std::size_t kStarts = 2;
+    std::vector<std::pair<Cost, Decisions>> ends;
+    for (Decisions& start : starts) {
+      if (done()) return {};
+      restore(evaluator_, start);
+      const Cost waiting{evaluator_.peak(), evaluator_.time() + evaluator_.exposed()};
+      Incumbent best(incumbent_.objective(), start, waiting, part_.archive);
+      drop_greedily(start, kFirstRule, kFirstStep, best);
+      incumbent_.offer(best);
+      ends.emplace_back(best.cost(), std::move(start));
+    }
+    std::ranges::stable_sort(ends, [&](const auto& a, const auto& b) {
+      return incumbent_.objective().better(a.first, b.first);
+    });
+    starts.clear();
+    for (auto& [end, start] : ends) {
+      if (starts.size() < kStarts) starts.push_back(std::move(start));
+    }
+    return starts;
+  }
+
+  void drop_in_all_ways(const Decisions& start) {
     for (const double step : {0.0, 0.02, 0.1}) {
-      if (!objective.limits_memory() && step == 0) continue;  // there is no goal to aim at
+      // Without a limit on memory there is no goal to aim at.
+      if (!incumbent_.objective().limits_memory() && step == 0) continue;
       for (const GreedyRule rule : kGreedyRules) {
         if (done()) return;
-        restore(evaluator_, start);
-        greedy_.descend({.rule = rule,
-                         .goal = objective.limits_memory() ? objective.peak_limit() : 0,
-                         .time_limit = objective.time_limit(),
-                         .step = step},
-                        incumbent_);
-        greedy_.tighten(evaluator_.peak());
-        if (swaps_) swaps_->settle(allowed(evaluator_.peak()));
-        incumbent_.offer(evaluator_, cost());
+        if (rule == kFirstRule && step == kFirstStep) continue;
+        drop_greedily(start, rule, step, incumbent_);
       }
     }
+  }
+
+  void drop_greedily(const Decisions& start, GreedyRule rule, double step, Incumbent& best) {
+    const Objective& objective = incumbent_.objective();
+    restore(evaluator_, start);
+    greedy_.descend({.rule = rule,
+                     .goal = objective.limits_memory() ? objective.peak_limit() : 0,
+                     .time_limit = objective.time_limit(),
+                     .step = step},
+                    best);
+    greedy_.tighten(evaluator_.peak());
+    if (swaps_) swaps_->settle(allowed(evaluator_.peak()));
+    best.offer(evaluator_, cost());
   }
 
   // Cycles of both kinds of improvement, longer ones when short ones find nothing any more.
@@ -244,13 +307,14 @@ class Optimizer {
 
   bool done() const { return perfect() || budget_.stopped(); }
 
+  static constexpr GreedyRule kFirstRule = GreedyRule::relief_per_time;
+  static constexpr double kFirstStep = 0.1;
   static constexpr int64_t kPatience = 200;  // states of best-first search without success
 
   const Graph& graph_;
   const CostTable costs_;
   const OptimizeOptions& options_;
-  const Decisions* start_;
-  ScheduleArchive* archive_;
+  const ScheduleSearch part_;
   Problem problem_;
   Evaluator evaluator_;
   LowerBound bound_;
@@ -278,6 +342,14 @@ std::string_view to_text(StopReason reason) {
       return "interrupted";
   }
   return "";
+}
+
+uint64_t operator_names(const Graph& graph) {
+  uint64_t names = graph.op_count();
+  for (std::size_t i = 0; i < graph.op_count(); ++i) {
+    names = combine(names, std::hash<std::string_view>()(graph.name(OpId(i))));
+  }
+  return names;
 }
 
 OptimizeResult optimize_schedule(const Graph& graph, const CostTable& costs,

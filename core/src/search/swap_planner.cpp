@@ -119,6 +119,7 @@ void SwapPlanner::time_body(Body& body) {
     body.border.push_back(may_bound_gap(graph, op, evaluator_.op_at(body.first)) ? 1 : 0);
   }
   body.border.push_back(0);
+  body.timed = true;
 }
 
 CopyJob SwapPlanner::job_of(EdgeId edge, const Body& body) const {
@@ -207,13 +208,25 @@ double SwapPlanner::score(EdgeId edge) {
 // ---- edits
 
 void SwapPlanner::choose(EdgeId edge) {
-  body_of(edge).swapped.push_back(edge);
+  Body& body = body_of(edge);
+  if (body.swapped.empty()) forget_times_around(body);
+  body.swapped.push_back(edge);
   chosen_[edge] = 1;
 }
 
 void SwapPlanner::unchoose(EdgeId edge) {
-  std::erase(body_of(edge).swapped, edge);
+  Body& body = body_of(edge);
+  std::erase(body.swapped, edge);
+  if (body.swapped.empty()) forget_times_around(body);
   chosen_[edge] = 0;
+}
+
+// The link becomes busy, or free, while the body runs.
+void SwapPlanner::forget_times_around(const Body& body) {
+  for (LoopId loop = body.loop; loop.valid();) {
+    loop = problem_.graph->loop(loop).parent;
+    bodies_[index_of(loop)].timed = false;
+  }
 }
 
 bool SwapPlanner::swap(EdgeId edge) {
@@ -247,7 +260,7 @@ bool SwapPlanner::place_around(std::size_t index) {
 }
 
 bool SwapPlanner::place(Body& body) {
-  time_body(body);
+  if (!body.timed) time_body(body);
   std::vector<CopyJob> jobs;
   for (const EdgeId edge : body.swapped) jobs.push_back(job_of(edge, body));
   const std::vector<CopyPlacement> placed = place_copies(body.start, body.border, jobs);

@@ -38,6 +38,7 @@ class SwapPlanner {
     int first = 0;  // position of its first operator
     int end = 0;    // past its last one
     double iterations = 1;
+    bool timed = false;              // start and border hold
     std::vector<Picoseconds> start;  // from `first` on, of one iteration
     std::vector<uint8_t> border;
     std::vector<EdgeId> swapped;
@@ -64,6 +65,7 @@ class SwapPlanner {
   void collect();
   double score(EdgeId edge);
   bool swap(EdgeId edge);
+  void forget_times_around(const Body& body);
   void choose(EdgeId edge);
   void unchoose(EdgeId edge);
   // Gives every chosen use of the body and of those around it its gap; false, and nothing is

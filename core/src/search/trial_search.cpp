@@ -50,7 +50,7 @@ std::optional<Cost> TrialSearch::plain_cost(const Trial& trial) const {
 
 OptimizeResult TrialSearch::schedule(const Graph& graph, const CostTable& costs, const Trial& trial,
                                      const Allowance& allowance, const Report& report,
-                                     ScheduleArchive& archive) const {
+                                     SearchedTrial& searched) const {
   OptimizeOptions options = options_;
   options.seed += allowance.round;
   options.time_budget = allowance.seconds;
@@ -65,9 +65,14 @@ OptimizeResult TrialSearch::schedule(const Graph& graph, const CostTable& costs,
                     to_picoseconds(progress.best_seconds)};
     return patience.lasts(best, progress.states_evaluated);
   };
-  ScheduleSearch part{.bound = &bound_};
-  if (allowance.goes_on && !trial.best.order.empty()) part.start = &trial.best;
-  if (allowance.archives) part.archive = &archive;
+  ScheduleSearch part{.bound = &bound_,
+                      .known = allowance.known,
+                      .found = &searched.orders,
+                      .constructed = &searched.constructed};
+  using enum Allowance::Start;
+  const Decisions& start = allowance.start == best ? trial.best : trial.constructed;
+  if (allowance.start != anew && !start.order.empty()) part.start = &start;
+  if (allowance.archives) part.archive = &searched.archive;
   return search_schedule(graph, costs, options, part);
 }
 
@@ -81,14 +86,14 @@ std::optional<SearchedTrial> TrialSearch::search(const Trial& trial, const Allow
   }
   const Graph& graph = searched.graph ? *searched.graph : source_;
   const CostTable costs = searched.graph ? make_cost_table(graph, profile_) : source_costs_;
-  searched.result = schedule(graph, costs, trial, allowance, report, searched.archive);
+  searched.result = schedule(graph, costs, trial, allowance, report, searched);
   const OptimizeResult& result = searched.result;
   if (result.swapped > 0 && options_.limit.kind == Limit::Kind::latency &&
       result.found.seconds > options_.limit.seconds) {
     // Its copies may be what it waits for beyond the limit.
     Allowance without = allowance;
     without.swaps = false;
-    OptimizeResult other = schedule(graph, costs, trial, without, report, searched.archive);
+    OptimizeResult other = schedule(graph, costs, trial, without, report, searched);
     other.states_scored += result.states_scored;
     other.states_evaluated += result.states_evaluated;
     if (other.met || !result.met) searched.result = std::move(other);

@@ -8,6 +8,7 @@
 #include "magis/search/fission_ground.h"
 #include "magis/search/optimize.h"
 #include "search/archive.h"
+#include "search/schedule_search.h"
 #include "search/trials.h"
 
 namespace magis {
@@ -19,7 +20,10 @@ struct Allowance {
   double patience = 1;  // Patience's factor; 0: endless
   uint64_t round = 0;   // added to the seed
   bool swaps = true;
-  bool goes_on = false;  // from the trial's best schedule, where there is one
+  const KnownOrders* known = nullptr;  // of a graph with the same regions
+  bool reorders = false;               // even if there are such orders
+  enum class Start : uint8_t { anew, constructed, best };
+  Start start = Start::anew;  // from which of the trial's schedules, where it has that
   bool archives = false;
 };
 
@@ -27,6 +31,8 @@ struct SearchedTrial {
   std::shared_ptr<const Graph> graph;  // null: the one given
   OptimizeResult result;
   Hotspots hotspots;
+  Decisions constructed;
+  KnownOrders orders;       // if it looked for them
   ScheduleArchive archive;  // where it was asked for
 };
 
@@ -48,7 +54,7 @@ class TrialSearch {
  private:
   OptimizeResult schedule(const Graph& graph, const CostTable& costs, const Trial& trial,
                           const Allowance& allowance, const Report& report,
-                          ScheduleArchive& archive) const;
+                          SearchedTrial& searched) const;
 
   const Graph& source_;
   const CostTable& source_costs_;

@@ -60,8 +60,9 @@ std::vector<Trial> TrialMaker::trials_of(std::size_t region) const {
 
 std::vector<Trial> TrialMaker::extensions(const Trial& trial) const {
   std::vector<std::pair<Bytes, const FissionRegion*>> by_saving;
+  const TensorSizes sizes = sizes_in_parts(ground_.axes(), trial.regions);
   for (const FissionRegion& region : regions_) {
-    const Bytes saving = estimated_saving(ground_.axes(), region, trial.hotspots);
+    const Bytes saving = estimated_saving(ground_.axes(), region, trial.hotspots, sizes);
     if (saving > 0) by_saving.emplace_back(-saving, &region);
   }
   std::ranges::stable_sort(by_saving, {}, [](const auto& pair) { return pair.first; });

@@ -14,10 +14,12 @@ struct Trial {
   bool unsplit = false;                     // the graph as it is, without masks as bits too
   Cost plain = {};                          // in program order
   bool searched = false;
+  bool reordered = false;  // its own graph, not only others with the same regions
   // Of the best schedule so far, once it was searched.
   Cost cost = {};
   Hotspots hotspots = {};  // at its peak
   Decisions best = {};
+  Decisions constructed = {};  // before it was improved at random; empty: that was not reached
 };
 
 // The region along the batch that saves most, in some numbers of parts: found at once.

@@ -53,6 +53,13 @@ DominatorScores score_dominators(const AxisGraph& axes, const DominatorTree& tre
 Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region,
                        const Hotspots& hotspots);
 
+// Bytes of every tensor where `regions` run in parts: what a region slices is as large as a part.
+using TensorSizes = IdMap<TensorId, Bytes>;
+TensorSizes sizes_in_parts(const AxisGraph& axes, std::span<const FissionRegion> regions);
+// The saving for a plan in which tensors have these sizes.
+Bytes estimated_saving(const AxisGraph& axes, const FissionRegion& region, const Hotspots& hotspots,
+                       const TensorSizes& sizes);
+
 struct FissionNode {
   FissionRegion region;  // without children; part == length: disabled, a candidate
   int64_t units = 0;     // length of the axis in the unsplit graph
