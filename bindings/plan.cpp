@@ -1,11 +1,17 @@
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <tuple>
+#include <unordered_map>
+
 #include "bindings.h"
+#include "magis/base/error.h"
 #include "magis/codegen/python.h"
 #include "magis/graph/text.h"
 #include "magis/schedule/decisions.h"
 #include "magis/schedule/host_pool.h"
+#include "magis/schedule/undo.h"
 #include "magis/simulate/simulate.h"
 
 namespace nb = nanobind;
@@ -108,6 +114,59 @@ std::vector<PyTensorInfo> recomputed(const PyPlan& plan) {
   return list;
 }
 
+// Names of operators that are not to run again, names of tensors that are to stay on the device.
+using PyUndone = std::tuple<std::vector<std::string>, std::vector<std::string>>;
+
+class UndoneByName {
+ public:
+  explicit UndoneByName(const Graph& graph) : graph_(graph) {
+    for (std::size_t o = 0; o < graph.op_count(); ++o) operators_[graph.name(OpId(o))] = OpId(o);
+    for (std::size_t t = 0; t < graph.tensors().size(); ++t) {
+      tensors_[graph.value(graph.tensor(TensorId(t)).value).name] = TensorId(t);
+    }
+  }
+
+  Undone operator()(const PyUndone& names) const {
+    Undone undone{IdMap<OpId, uint8_t>(graph_.op_count(), 0),
+                  IdMap<TensorId, uint8_t>(graph_.tensors().size(), 0)};
+    for (const std::string& name : std::get<0>(names)) undone.runs[find(operators_, name)] = 1;
+    for (const std::string& name : std::get<1>(names)) undone.swaps[find(tensors_, name)] = 1;
+    return undone;
+  }
+
+ private:
+  template <class I>
+  static I find(const std::unordered_map<std::string, I>& ids, const std::string& name) {
+    const auto found = ids.find(name);
+    if (found == ids.end()) throw UserError("there is no %" + name + " in this plan");
+    return found->second;
+  }
+
+  const Graph& graph_;
+  std::unordered_map<std::string, OpId> operators_;
+  std::unordered_map<std::string, TensorId> tensors_;
+};
+
+PyPlan without(const PyPlan& plan, const std::vector<std::string>& runs,
+               const std::vector<std::string>& swaps) {
+  const Undone undone = UndoneByName(*plan.graph)({runs, swaps});
+  return {plan.graph, undo(*plan.graph, plan.program, undone)};
+}
+
+// (peak, seconds, exposed seconds) without each of `groups`, the others as they are.
+std::vector<std::tuple<Bytes, Seconds, Seconds>> footprints_without(
+    const PyPlan& plan, const std::vector<PyUndone>& groups, const std::string& device) {
+  const Graph& graph = *plan.graph;
+  const CostTable costs = make_cost_table(graph, device_profile(device));
+  const UndoneByName by_name(graph);
+  std::vector<std::tuple<Bytes, Seconds, Seconds>> list;
+  for (const PyUndone& group : groups) {
+    const Footprint found = footprint(graph, undo(graph, plan.program, by_name(group)), costs);
+    list.emplace_back(costs.persistent + found.transient_peak, found.seconds, found.exposed);
+  }
+  return list;
+}
+
 int operators_run(const PyPlan& plan) {
   int count = 0;
   for (const Statement& s : plan.program.statements) count += s.kind == Statement::Kind::run;
@@ -188,6 +247,9 @@ void bind_plan(nb::module_& m) {
       .def_prop_ro("host_bytes",
                    [](const PyPlan& p) { return plan_host_pool(*p.graph, p.program).bytes; })
       .def("operators_run", &operators_run)
+      .def("without", &without, nb::kw_only(), "runs"_a = std::vector<std::string>(),
+           "swaps"_a = std::vector<std::string>())
+      .def("footprints_without", &footprints_without, "groups"_a, nb::kw_only(), "device"_a)
       .def("recomputed", &recomputed);
 }
 

@@ -110,6 +110,13 @@ class Plan:
     def host_bytes(self) -> int: ...  # the pool on the host; 0: nothing is stored
     def operators_run(self) -> int: ...
     def recomputed(self) -> list[TensorInfo]: ...  # one per operator run again, its first result
+    # The plan in which these operators (by their first results) run once and these tensors stay on
+    # the device; lifetimes end anew.
+    def without(self, *, runs: Sequence[str] = (), swaps: Sequence[str] = ()) -> Plan: ...
+    # (peak bytes, seconds, exposed seconds) without each of `groups`, pairs of such lists of names.
+    def footprints_without(
+        self, groups: Sequence[tuple[Sequence[str], Sequence[str]]], *, device: str
+    ) -> list[tuple[int, float, float]]: ...
 
 class Progress:
     best_peak_bytes: int

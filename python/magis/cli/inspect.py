@@ -3,18 +3,22 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from magis.cli.options import GraphOrPlanFile, Json, Profile, device_profile
+from magis.cli.options import Explain, GraphOrPlanFile, Json, Profile, device_profile
 from magis.cli.outcome import Outcome
-from magis.cli.subject import read_subject
-from magis.report import MemoryReport
+from magis.cli.subject import Subject, read_subject
+from magis.report import Explanation, MemoryReport
+from magis.report import explain as explain_plan
 from magis.report.render import memory_view
 
 
-def inspect(file: GraphOrPlanFile, device: Profile = None, json: Json = False) -> Outcome:
+def inspect(
+    file: GraphOrPlanFile, device: Profile = None, explain: Explain = False, json: Json = False
+) -> Outcome:
     """Show where the memory of a graph or a plan goes.
 
     The peak, what is live there by kind, by module and by operator, and the biggest tensors with
-    the source lines that made them.
+    the source lines that made them. With --explain, what a plan does and why, in place of these
+    tables.
     """
     subject = read_subject(file)
     profile = device_profile(device or subject.profile, subject.graph.device)
@@ -27,4 +31,17 @@ def inspect(file: GraphOrPlanFile, device: Profile = None, json: Json = False) -
     if subject.report is not None:
         data["report"] = subject.report.to_json()
         view = Group(subject.report, Text(""), view)
+    if explain:
+        explanation = _explained(subject, profile)
+        data["explanation"] = explanation.to_json()
+        view = Group(subject.report, Text(""), explanation) if subject.report else explanation
     return Outcome(data, view, json)
+
+
+def _explained(subject: Subject, profile: str) -> Explanation:
+    """A report that was made for another profile has nothing to say here."""
+    from magis import _core
+
+    plan = subject.plan or _core.Plan.program_order(subject.graph)
+    report = subject.report if subject.profile == profile else None
+    return Explanation(explain_plan(plan, profile, report))

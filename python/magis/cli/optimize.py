@@ -12,6 +12,7 @@ from rich.text import Text
 from magis.cli import status
 from magis.cli.files import check_distinct, check_writable
 from magis.cli.options import (
+    Explain,
     GraphFile,
     Json,
     OffloadDirectory,
@@ -25,7 +26,7 @@ from magis.cli.status import UsageError
 from magis.cli.subject import read_graph
 from magis.files import write_text
 from magis.limits import Limit, parse_limit
-from magis.report import Report
+from magis.report import Explanation, Report
 from magis.runtime.offload import choose_offload
 from magis.runtime.parts import what_stays_whole
 from magis.runtime.plan_file import envelope
@@ -113,6 +114,7 @@ def optimize(
         Path | None,
         typer.Option(metavar="CODE", help="Where to write the step as plain PyTorch code."),
     ] = None,
+    explain: Explain = False,
     json: Json = False,
 ) -> Outcome:
     """Find a plan that keeps a limit on memory or on time.
@@ -155,7 +157,9 @@ def optimize(
     if emit is not None:
         write_text(emit, result.plan.source(_heading(file, report)))
     obstacles = what_stays_whole(graph, profile) if batch_parts and fission else ""
-    return _outcome(report, target, output, emit, json, [obstacles] if obstacles else [])
+    warnings = [obstacles] if obstacles else []
+    explanation = report.explain() if explain else None
+    return _outcome(report, target, output, emit, json, warnings, explanation)
 
 
 def _limit(memory_limit: str | None, latency_limit: str | None) -> Limit:
@@ -213,6 +217,7 @@ def _outcome(
     emit: Path | None,
     as_json: bool,
     warnings: list[str],
+    explanation: Explanation | None,
 ) -> Outcome:
     fields = report.to_json()
     data = {
@@ -224,6 +229,9 @@ def _outcome(
         "source": None if emit is None else str(emit),
     }
     notes: list[RenderableType] = [report, Text("")]
+    if explanation is not None:
+        data["explanation"] = explanation.to_json()
+        notes += [explanation, Text("")]
     if output is not None:
         notes.append(Text(f"Plan written to {output}; `magis run {output}` tries it here."))
     if emit is not None:

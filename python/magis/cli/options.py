@@ -17,6 +17,14 @@ Json = Annotated[
         "error.",
     ),
 ]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Say what the plan does and why: what runs in parts, is recomputed or swapped, what "
+        "each saves and costs, what stands at the new peak.",
+    ),
+]
 Profile = Annotated[
     str | None,
     typer.Option(

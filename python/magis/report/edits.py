@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from magis.report.loops import read_loops
+from magis.report.loops import GraphLoops, SplitLoop, read_loops
+from magis.report.modules import without_layer_number
 
 if TYPE_CHECKING:
     from magis import _core
 
 Edit = dict[str, Any]
+
+_MOST_HELD = 5
 
 
 def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulation) -> list[Edit]:
@@ -25,8 +28,13 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
       "seconds"}`: an operator that runs
       `times` times more than once. `bytes` is the size of its first result, `seconds` what its
       extra runs take together. Longest first.
-    - `{"kind": "split", "loop", "part", "length", "parts", "operators"}`: so many operators run in
-      `parts` parts of an axis, `part` of its `length` units at a time. Outer loops before inner.
+    - `{"kind": "split", "loop", "part", "length", "parts", "operators", "whole_bytes",
+      "part_bytes", "held"}`: so many operators run in `parts` parts of an axis, `part` of its
+      `length` units at a time. Outer loops before inner.
+      `whole_bytes`: of the tensors that are live at the peak of program order and have become
+      part-sized, that is, are made in the loop and are none of its results; `part_bytes`: what
+      the plan's program makes of these. `held` says whose they are, the largest first:
+      `{"operator", "module", "tensors", "whole_bytes", "part_bytes"}` per operator and place.
     - `{"kind": "swap", "operator", "tensor", "module", "source", "times", "bytes", "seconds"}`: a
       tensor of `bytes` bytes that leaves for the host and is loaded back `times` times; `seconds`
       is what its copies take together, in a loop those of one iteration. Longest first.
@@ -38,12 +46,12 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
     if moved := _moved(names_before, names_after):
         edits.append({"kind": "reorder", "moved": moved, "operators": len(names_before)})
     edits.extend(_recomputations(plan, after))
-    edits.extend(_splits(plan, after))
+    edits.extend(_splits(plan, before, after))
     edits.extend(_swaps(plan, after))
     return edits
 
 
-def _splits(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
+def _splits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulation) -> list[Edit]:
     found = read_loops(plan.graph.text())
     inside: Counter[str] = Counter()
     for point in after.timeline:
@@ -57,9 +65,43 @@ def _splits(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
             "length": loop.length,
             "parts": loop.part_count,
             "operators": inside[loop.name],
+            **_became_parts(plan, before, loop, found),
         }
         for loop in found.loops.values()
     ]
+
+
+def _became_parts(
+    plan: _core.Plan, before: _core.Simulation, loop: SplitLoop, found: GraphLoops
+) -> Edit:
+    """`whole_bytes`, `part_bytes` and `held` of a loop."""
+    now = {tensor.name: tensor.bytes for tensor in plan.graph.tensors}
+    groups: dict[tuple[str, str], Edit] = {}
+    for hotspot in before.hotspots:
+        tensor = hotspot.tensor
+        inside = loop in found.around.get(tensor.name, []) and tensor.name in now
+        if not inside or tensor.name in found.results:
+            continue
+        module = without_layer_number(tensor.module)
+        group = groups.setdefault(
+            (tensor.operator, module),
+            {
+                "operator": tensor.operator,
+                "module": module,
+                "tensors": 0,
+                "whole_bytes": 0,
+                "part_bytes": 0,
+            },
+        )
+        group["tensors"] += 1
+        group["whole_bytes"] += tensor.bytes
+        group["part_bytes"] += now[tensor.name]
+    held = sorted(groups.values(), key=lambda group: -group["whole_bytes"])
+    return {
+        "whole_bytes": sum(group["whole_bytes"] for group in held),
+        "part_bytes": sum(group["part_bytes"] for group in held),
+        "held": held[:_MOST_HELD],
+    }
 
 
 def _recomputations(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:

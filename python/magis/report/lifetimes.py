@@ -7,6 +7,7 @@ by design.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,19 +26,31 @@ def output_tensors(graph: _core.Graph) -> dict[str, str]:
     An output may be a view; its tensor is found through the chain of views. Where several outputs
     read one tensor the first counts.
     """
+    storage = storage_of(graph)
+    kinds: dict[str, str] = {}
+    for output in graph.outputs:
+        kinds.setdefault(storage(output.name), output.kind)
+    return kinds
+
+
+def storage_of(graph: _core.Graph) -> Callable[[str], str]:
+    """The tensor or input whose storage a value reads, by name; found through the chain of views.
+
+    A name that the graph does not have is given back as it is.
+    """
     tensors = {tensor.name for tensor in graph.tensors}
     base: dict[str, str] = {}
     for line in graph.text().splitlines():
         match = _DEFINITION.match(line)
         if match and match[2] and match[1][1:] not in tensors:
             base[match[1][1:]] = match[2][1:]
-    kinds: dict[str, str] = {}
-    for output in graph.outputs:
-        name = output.name
+
+    def storage(name: str) -> str:
         while name not in tensors and name in base:
             name = base[name]
-        kinds.setdefault(name, output.kind)
-    return kinds
+        return name
+
+    return storage
 
 
 def last_readers(plan: _core.Plan) -> dict[str, str]:

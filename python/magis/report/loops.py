@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 _STRING = r'("(?:[^"\\]|\\.)*")'
 _SITE = re.compile(rf"^site @(\d+) {_STRING} {_STRING}")
-_OPERATION = re.compile(r"^%(\w+)(?:, %\w+)* = ([\w.]+)\(")
+_OPERATION = re.compile(r"^%(\w+)((?:, %\w+)*) = ([\w.]+)\(")
 _BEGIN = re.compile(r'^(%.+) = magis\.begin\("(\w+)", (\d+), (\d+)((?:\*\w+)*), ')
+_SLICE = re.compile(r"^%\w+ = magis\.part\(%(\w+), (\d+), (\d+)(?:\*\w+)*\*(\w+)\)")
 _WRITTEN = re.compile(r"^%\w+ = magis\.(\w+_part)\(%(\w+), ")
 _ATTRIBUTES = re.compile(r" : \S.*?(?: @(\d+))?( backward)?(?: scratch \d+)?$")
 
@@ -31,6 +33,14 @@ class SplitLoop:
 
 
 @dataclass(frozen=True)
+class Slice:
+    """A loop walks this dimension of a value: a tensor, an input, or a view."""
+
+    value: str
+    dimension: int
+
+
+@dataclass(frozen=True)
 class LoopResult:
     """A tensor that a loop puts together; it lives from the loop's begin."""
 
@@ -43,8 +53,10 @@ class LoopResult:
 @dataclass
 class GraphLoops:
     loops: dict[str, SplitLoop] = field(default_factory=dict)
-    # Loops in whose bodies an operator stands, by its first result; outer before inner.
+    # Loops in whose bodies an operator stands, by each of its results; outer before inner.
     around: dict[str, list[SplitLoop]] = field(default_factory=dict)
+    # What each loop takes its parts of, by the loop's name.
+    slices: defaultdict[str, list[Slice]] = field(default_factory=lambda: defaultdict(list))
     results: dict[str, LoopResult] = field(default_factory=dict)  # by name
     # Of what makes no tensor: writers of results in the backward pass, and ends of loops that hold
     # a part of it.
@@ -70,12 +82,15 @@ def read_loops(text: str) -> GraphLoops:
         operation = _OPERATION.match(line)
         if operation is None:
             continue
-        if operation[2] == "magis.end":
+        if operation[3] == "magis.end":
             if open_loops.pop().name in with_backward:
                 found.backward.add(operation[1])
             continue
         if open_loops:
-            found.around[operation[1]] = list(open_loops)
+            for name in (operation[1], *operation[2].replace(" %", "").split(",")[1:]):
+                found.around[name] = list(open_loops)
+        if sliced := _SLICE.match(line):
+            found.slices[sliced[4]].append(Slice(sliced[1], int(sliced[2])))
         if begin := _BEGIN.match(line):
             open_loops.append(_loop(begin, found))
         module, source, backward = _attributes(line, sites)

@@ -137,7 +137,7 @@ class MemoryReport:
         graph = plan.graph
         simulation = plan.simulate(device)
         loops = read_loops(graph.text())
-        live = _live_at_peak(plan, simulation, loops)
+        live = live_at_peak(plan, simulation, loops)
         regions = _regions(graph, device)
         group = grouping((tensor.module for tensor in live), _MOST_MODULES)
         by_kind = _shares(live, lambda tensor: tensor.kind)
@@ -157,13 +157,13 @@ class MemoryReport:
             peak_operator=simulation.peak_operator,
             peak_module=simulation.peak_module,
             peak_source=simulation.peak_source,
-            peak_loop=loops.place(_peak_result(simulation)),
+            peak_loop=loops.place(peak_result(simulation)),
             loops=list(loops.loops.values()),
-            persistent=_persistent(graph, simulation.persistent_bytes),
+            persistent=persistent_shares(graph, simulation.persistent_bytes),
             by_kind=by_kind,
             by_module=_shortened(_shares(live, lambda tensor: group(tensor.module)), "modules"),
             by_operator=_shortened(_shares(live, lambda tensor: tensor.operator), "operators"),
-            biggest=_alike(live)[:MOST_ROWS],
+            biggest=alike(live)[:MOST_ROWS],
             opaque=graph.opaque_operators(),
             regions=_described(regions) if regions is not None else [],
             obstacles=regions.obstacles() if regions is not None else [],
@@ -189,13 +189,13 @@ def _described(regions: _core.Regions) -> list[str]:
     return [f"{regions.describe(i)}: saves {bytes_text(regions.saving(i))} in two" for i in shown]
 
 
-def _peak_result(simulation: _core.Simulation) -> str:
+def peak_result(simulation: _core.Simulation) -> str:
     """First result of the operator that reaches the peak first."""
     peak = max(simulation.timeline, key=lambda point: point.live_bytes, default=None)
     return peak.result.partition(".")[0] if peak else ""
 
 
-def _live_at_peak(
+def live_at_peak(
     plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops
 ) -> list[LiveAtPeak]:
     """Largest first."""
@@ -213,7 +213,7 @@ def _live_at_peak(
         for hotspot in simulation.hotspots
         if not hotspot.tensor.is_input
     ]
-    live = [_named_as_result(tensor, loops) for tensor in live]
+    live = [named_as_result(tensor, loops) for tensor in live]
     return sorted(live, key=lambda tensor: -tensor.bytes)
 
 
@@ -238,11 +238,11 @@ def _swaps(plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops) ->
         bytes_to_device=simulation.bytes_to_device,
         copy_seconds=simulation.copy_seconds,
         exposed_seconds=simulation.exposed_seconds,
-        tensors=_alike([_named_as_result(tensor, loops) for tensor in tensors])[:MOST_ROWS],
+        tensors=alike([named_as_result(tensor, loops) for tensor in tensors])[:MOST_ROWS],
     )
 
 
-def _named_as_result(tensor: LiveAtPeak, loops: GraphLoops) -> LiveAtPeak:
+def named_as_result(tensor: LiveAtPeak, loops: GraphLoops) -> LiveAtPeak:
     """A loop's begin only allocates: what counts is whose parts its result holds."""
     result = loops.results.get(tensor.name)
     if result is None:
@@ -281,7 +281,7 @@ def _kinds(
     return kind
 
 
-def _persistent(graph: _core.Graph, total: int) -> list[Share]:
+def persistent_shares(graph: _core.Graph, total: int) -> list[Share]:
     bytes_of: defaultdict[str, int] = defaultdict(int)
     count: defaultdict[str, int] = defaultdict(int)
     for entry in graph.inputs:
@@ -310,7 +310,7 @@ def _shares(tensors: Iterable[LiveAtPeak], name_of: Callable[[LiveAtPeak], str])
     )
 
 
-def _alike(live: list[LiveAtPeak]) -> list[LikeTensors]:
+def alike(live: list[LiveAtPeak]) -> list[LikeTensors]:
     groups: defaultdict[tuple[str, ...], list[LiveAtPeak]] = defaultdict(list)
     for tensor in live:
         module = without_layer_number(tensor.module)

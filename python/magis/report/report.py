@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field, fields
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from magis.errors import PlanError
 from magis.report.edits import Edit, find_edits
+from magis.report.explanation import explain
+from magis.report.explanation_words import Explanation
 from magis.report.modules import NO_MODULE, without_layer_number
 from magis.report.text import (
     bytes_text,
@@ -73,6 +77,10 @@ class Report:
     bytes_to_device: int = 0
     copy_seconds: float = 0.0  # what these copies take, one after another
     exposed_seconds: float = 0.0  # of a step, waiting for copies
+    captured_peak_bytes: int = 0  # of the captured graph in program order
+    captured_seconds: float = 0.0
+    # What `explain` is about. Not part of what is saved, compared or shown.
+    plan: _core.Plan | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def build(
@@ -128,6 +136,9 @@ class Report:
             bytes_to_device=after.bytes_to_device,
             copy_seconds=after.copy_seconds,
             exposed_seconds=after.exposed_seconds,
+            captured_peak_bytes=result.baseline_peak_bytes,
+            captured_seconds=result.baseline_seconds,
+            plan=result.plan,
         )
 
     @classmethod
@@ -135,7 +146,24 @@ class Report:
         """The inverse of `to_json`; raises KeyError naming a field that is missing."""
         if not isinstance(data, dict):
             raise KeyError(fields(cls)[0].name)
-        return cls(**{entry.name: data[entry.name] for entry in fields(cls)})
+        return cls(**{name: data[name] for name in cls.saved_fields()})
+
+    @classmethod
+    def saved_fields(cls) -> list[str]:
+        """The names of what `to_json` holds."""
+        return [entry.name for entry in fields(cls) if entry.name != "plan"]
+
+    def explain(self) -> Explanation:
+        """The plan in words: what runs in parts, recomputed and swapped, what that saved and cost,
+        what stands at the new peak. Print it, or read its `items`.
+
+        Raises PlanError for a report without its plan, such as one read from JSON alone.
+        """
+        if self.plan is None:
+            raise PlanError(
+                "this report has no plan to explain; `magis inspect --explain` reads it"
+            )
+        return Explanation(explain(self.plan, self.device, self))
 
     @property
     def gained(self) -> bool:
@@ -144,7 +172,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Every field by its name; numbers are bytes and seconds."""
-        return asdict(self)
+        return {name: deepcopy(getattr(self, name)) for name in self.saved_fields()}
 
     def __str__(self) -> str:
         lines = [text for text, _ in _headline(self)]

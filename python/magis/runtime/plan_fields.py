@@ -32,8 +32,24 @@ _TENSOR_EDIT: dict[str, Any] = {
 _EDITS: dict[str, dict[str, Any]] = {
     "reorder": {"moved": int, "operators": int},
     "recompute": _TENSOR_EDIT,
-    "split": {"loop": str, "part": int, "length": int, "parts": int, "operators": int},
+    "split": {
+        "loop": str,
+        "part": int,
+        "length": int,
+        "parts": int,
+        "operators": int,
+        "whole_bytes": int,
+        "part_bytes": int,
+        "held": list,
+    },
     "swap": _TENSOR_EDIT,
+}
+_HELD: dict[str, Any] = {
+    "operator": str,
+    "module": str,
+    "tensors": int,
+    "whole_bytes": int,
+    "part_bytes": int,
 }
 _WORDS = {
     str: "a text",
@@ -60,8 +76,8 @@ def check_fields(content: Mapping[str, Any], name: str) -> None:
     ):
         if device not in profiles:
             raise _wrong(name, field, f"a device profile ({', '.join(profiles)})", device)
-    types = get_type_hints(Report)
-    types["edits"] = list
+    hints = get_type_hints(Report, localns={"_core": _core})
+    types = {name: hints[name] for name in Report.saved_fields()} | {"edits": list}
     _check(content["report"], types, name, "report.")
     for index, edit in enumerate(content["report"]["edits"]):
         _check_edit(edit, name, f"report.edits[{index}]")
@@ -89,6 +105,10 @@ def _check_edit(edit: Edit, name: str, field: str) -> None:
     if not isinstance(kind, str) or kind not in _EDITS:
         raise _wrong(name, f"{field}.kind", " or ".join(f'"{word}"' for word in _EDITS), kind)
     _check(edit, _EDITS[kind], name, f"{field}.")
+    for index, group in enumerate(edit["held"] if kind == "split" else []):
+        if not isinstance(group, dict):
+            raise _wrong(name, f"{field}.held[{index}]", _WORDS[dict], group)
+        _check(group, _HELD, name, f"{field}.held[{index}].")
 
 
 def _is(value: Any, kind: type) -> bool:
