@@ -102,8 +102,8 @@ def test_a_split_region() -> None:
     before = _core.Plan.program_order(_core.Graph.parse(WHOLE)).simulate("cpu")
     plan = _core.Plan.program_order(_core.Graph.parse(SPLIT))
     edits = find_edits(plan, before, plan.simulate("cpu"))
-    # %k moved; %z is no operator any more, but the result of the loop. The peak was at %m, beside %h
-    # and %k: what is made in the loop came after it.
+    # %k moved; %z is no operator any more, but the result of the loop. The peak was at %m, beside
+    # %h and %k: what is made in the loop came after it.
     assert edits == [
         {"kind": "reorder", "moved": 1, "operators": 6},
         {
