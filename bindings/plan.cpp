@@ -215,6 +215,9 @@ void bind_plan(nb::module_& m) {
   m.def(
       "host_memory", [](const std::string& device) { return device_profile(device).host_memory; },
       "device"_a);
+  m.def(
+      "device_memory", [](const std::string& device) { return device_profile(device).memory; },
+      "device"_a);
   nb::class_<PyPlan>(m, "Plan")
       .def_static(
           "parse",

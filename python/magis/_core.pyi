@@ -161,6 +161,7 @@ def lower_bound(
 ) -> LowerBound: ...
 def device_profiles() -> list[str]: ...
 def host_memory(device: str) -> int: ...  # bytes that a profile's host has for swapped tensors
+def device_memory(device: str) -> int: ...  # bytes of a profile's device; 0: no particular device
 def optimize(
     graph: Graph,
     *,

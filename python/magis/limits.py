@@ -6,7 +6,7 @@ import contextlib
 import math
 import operator
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from magis.errors import LimitError
@@ -36,8 +36,8 @@ _MOST_SHOWN = 40
 _MEMORY_FORMS = (
     'a number of bytes (8589934592), a string with a unit ("8GiB", "8 GB", "512MB"; B, kB, MB, GB, '
     "TB are powers of 1000, "
-    'KiB, MiB, GiB, TiB of 1024), or a share of the baseline\'s peak ("40%", or a float in (0, 1] '
-    "such as 0.4)"
+    'KiB, MiB, GiB, TiB of 1024), a share of the baseline\'s peak ("40%", or a float in (0, 1] '
+    'such as 0.4), or "auto" for what the device has free now'
 )
 _LATENCY_FORMS = (
     "a multiple of the baseline's time that is at least 1 (1.1), or by how much slower the step "
@@ -48,11 +48,12 @@ _LATENCY_FORMS = (
 @dataclass(frozen=True)
 class MemoryLimit:
     """The most that persistent and transient bytes may come to: `bytes`, or `ratio` times the
-    baseline's peak.
+    baseline's peak, or what the device has free (`auto`), which has to be found out first.
     """
 
     bytes: int | None = None
     ratio: float | None = None
+    auto: bool = False
 
     @classmethod
     def parse(cls, value: Any) -> MemoryLimit:
@@ -69,6 +70,8 @@ class MemoryLimit:
 
     @classmethod
     def _parse_text(cls, text: str) -> MemoryLimit:
+        if text.strip().lower() == "auto":
+            return cls(auto=True)
         match = _QUANTITY.fullmatch(text)
         if match is None:
             raise _memory_error(text)
@@ -109,14 +112,26 @@ class MemoryLimit:
             )
         return cls(ratio=ratio)
 
+    def known(self, available: int) -> MemoryLimit:
+        """`auto`, of which `available` bytes turned out to be there. LimitError if none are."""
+        if available <= 0:
+            raise LimitError(
+                "memory limit 'auto': nothing is free on the device beyond what is kept in "
+                "reserve; free some memory, or give a limit in bytes"
+            )
+        return replace(self, bytes=available)
+
     def resolve(self, baseline_peak_bytes: int) -> int:
         """The limit in bytes, for a step whose baseline peaks at `baseline_peak_bytes`."""
         if self.bytes is not None:
             return self.bytes
-        assert self.ratio is not None
+        assert self.ratio is not None, "what is free was not looked up"
         return math.floor(self.ratio * baseline_peak_bytes)
 
     def __str__(self) -> str:
+        if self.auto:
+            count = "" if self.bytes is None else f", {self.bytes:,} bytes"
+            return f"memory at most what the device has free{count}"
         if self.bytes is not None:
             return f"memory at most {self.bytes:,} bytes"
         assert self.ratio is not None

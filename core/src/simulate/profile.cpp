@@ -18,8 +18,9 @@ constexpr double kGemmEfficiency = 0.75;
 constexpr double kPcie4 = 25e9;
 constexpr double kPcie5 = 50e9;
 constexpr Seconds kCopyLaunch = 10e-6;
+constexpr Bytes kGiB = Bytes{1} << 30;
 // A training machine has that much to spare.
-constexpr Bytes kHostMemory = Bytes{64} << 30;
+constexpr Bytes kHostMemory = kGiB * 64;
 
 // A fixed yardstick for comparison with other systems; not meant to describe any device, never to
 // be tuned.
@@ -42,7 +43,7 @@ DeviceProfile reference(std::string name, double extra_matmul_flops) {
 // Published dense peaks: float32 without tensor cores (PyTorch leaves TF32 off for matmul), 16-bit
 // floats on tensor cores accumulating in float32.
 DeviceProfile cuda(std::string name, double flops, double half_flops, double bytes_per_second,
-                   double link_bytes_per_second) {
+                   double link_bytes_per_second, Bytes memory) {
   return {.name = std::move(name),
           .flops_per_second = flops,
           .half_flops_per_second = half_flops,
@@ -55,7 +56,8 @@ DeviceProfile cuda(std::string name, double flops, double half_flops, double byt
           .link_bytes_per_second = link_bytes_per_second,
           .link_latency = kCopyLaunch,
           .copies_overlap = true,
-          .host_memory = kHostMemory};
+          .host_memory = kHostMemory,
+          .memory = memory};
 }
 
 // One thread of an x86 server core with AVX2 (an AMD EPYC), PyTorch 2.13, round figures from the
@@ -84,10 +86,10 @@ const auto& profiles() {
   static const std::array table{
       reference("reference", 0),
       reference("reference-h2", 2e9),
-      cuda("rtx3090", 35.6e12, 71e12, 936e9, kPcie4),
-      cuda("a100", 19.5e12, 312e12, 2039e9, kPcie4),  // SXM, 80 GB
-      cuda("h100", 67e12, 989e12, 3350e9, kPcie5),    // SXM
-      cuda("h200", 67e12, 989e12, 4800e9, kPcie5),
+      cuda("rtx3090", 35.6e12, 71e12, 936e9, kPcie4, kGiB * 24),
+      cuda("a100", 19.5e12, 312e12, 2039e9, kPcie4, kGiB * 80),  // SXM
+      cuda("h100", 67e12, 989e12, 3350e9, kPcie5, kGiB * 80),    // SXM
+      cuda("h200", 67e12, 989e12, 4800e9, kPcie5, kGiB * 140),
       cpu(),
   };
   return table;

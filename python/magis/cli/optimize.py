@@ -41,7 +41,8 @@ def optimize(
         typer.Option(
             metavar="LIMIT",
             help="The most memory that the step may take: 8GiB, 512MB, bytes, or a share of what "
-            "it takes now (40% or 0.4). The plan is as fast as that allows.",
+            "it takes now (40% or 0.4), or auto: what the device has free, or a device that is not "
+            "here has in all, less a margin. The plan is as fast as that allows.",
         ),
     ] = None,
     latency_limit: Annotated[
@@ -136,7 +137,14 @@ def optimize(
         offload_directory=offload_directory,
         profile=profile,
     )
-    target = resolve(graph, limit, profile, fission=fission, host_memory=offload.host_memory)
+    target = resolve(
+        graph,
+        limit,
+        profile,
+        fission=fission,
+        host_memory=offload.host_memory,
+        host_on_disk=offload.directory is not None,
+    )
     result = search(
         graph,
         target,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from magis import _core
 from magis.limits import Limit, MemoryLimit
 from magis.report.text import bytes_text, seconds_text
+from magis.runtime.auto_limit import room_now, room_of_profile, room_on_this_cpu
 from magis.runtime.lower_bound import check_lower_bound
 from magis.runtime.parts import search_with_parts_measured
 from magis.runtime.progress import search_progress
@@ -43,6 +44,7 @@ def resolve(
     *,
     fission: bool = True,
     host_memory: int | None = None,
+    host_on_disk: bool = False,
 ) -> Target:
     """What `limit` comes to; ratios refer to the captured graph in program order.
 
@@ -54,10 +56,28 @@ def resolve(
         seconds = limit.resolve(baseline.seconds)
         text = f"{limit} ({seconds_text(seconds)})"
         return Target(text, {"latency_limit": seconds}, baseline.seconds)
+    given = str(limit)
+    if limit.auto:
+        limit = limit.known(_room(graph, profile, 0 if host_on_disk else host_memory))
     most = limit.resolve(baseline.peak_bytes)
-    text = f"{limit} ({bytes_text(most)})"
-    check_lower_bound(graph, profile, str(limit), most, fission=fission, host_memory=host_memory)
+    text = f"{given} ({bytes_text(most)})"
+    check_lower_bound(graph, profile, given, most, fission=fission, host_memory=host_memory)
     return Target(text, {"memory_limit": most}, baseline.seconds)
+
+
+def _room(graph: _core.Graph, profile: str, host_memory: int | None) -> int:
+    """What "auto" comes to: of the device that `profile` describes, if it is here."""
+    if profile == "cpu":
+        return room_on_this_cpu(host_memory)
+    if graph.device.startswith("cuda"):
+        import torch
+
+        from magis.runtime.planner import choose_profile
+
+        here = torch.device("cuda")
+        if torch.cuda.is_available() and choose_profile(None, here) == profile:
+            return room_now(here, profile)
+    return room_of_profile(profile)
 
 
 def search(

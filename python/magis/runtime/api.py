@@ -58,7 +58,9 @@ def optimize(
         batch: an example batch, any pytree. Floats in it are runtime scalars, other values than
             tensors are fixed.
         memory_limit: the most that persistent and transient bytes may come to: bytes, "8GiB", "40%"
-            or 0.4 of the baseline.
+            or 0.4 of the baseline, or "auto": what the device has free when a plan is made, and
+            what the step keeps there already, less a margin (magis/runtime/auto_limit.py says how
+            much). An optimizer's state that is made later is not foreseen.
         latency_limit: the longest that the step may take: 1.1 times the baseline, or "10%" slower.
             Give one limit; with
             neither the plan is the one of least memory that takes no more time than the baseline.

@@ -38,6 +38,11 @@ class HostPool:
         self._unpin: weakref.finalize[..., HostPool] | None = None
         self._process = 0
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether the block is a file."""
+        return self._directory is not None
+
     def at_least(self, size: int) -> torch.Tensor:
         """uint8, `size` bytes or more. Raises HostMemoryError if so much cannot be had."""
         # A forked process must not write into its parent's block.

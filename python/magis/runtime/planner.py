@@ -14,6 +14,7 @@ from magis import _core
 from magis.errors import LimitNotMetError, MagisError, PlanError
 from magis.limits import Limit, MemoryLimit
 from magis.report.text import bytes_text
+from magis.runtime.auto_limit import is_auto
 from magis.runtime.parts import search_with_parts_measured
 from magis.runtime.progress import Callback, listening
 from magis.verify import verify_plan
@@ -94,7 +95,7 @@ def bound_for_accumulation(settings: SearchSettings, bound: Bound, graph: _core.
     They count as persistent, and adding takes time: ratios refer to this graph where that is more.
     """
     own = bound_for(settings.limit, baseline_of(graph, settings.profile))
-    if own.memory_bytes is None or bound.memory_bytes is None:
+    if own.memory_bytes is None or bound.memory_bytes is None or is_auto(settings.limit):
         return own
     return Bound(memory_bytes=max(own.memory_bytes, bound.memory_bytes))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -13,8 +13,10 @@ from torch import nn
 from magis import _core
 from magis.capture import Capture, capture, check_differentiated_once
 from magis.errors import CaptureError, ReplayError
+from magis.limits import MemoryLimit
 from magis.report import Report
 from magis.runtime import replay
+from magis.runtime.auto_limit import is_auto, kept_bytes, room_now
 from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.free_memory import free_bytes
@@ -86,24 +88,25 @@ class Workshop:
         `first`: a memory limit below the lower bound is an error only then; later batches of other
         shapes get the best plan there is, and a warning.
         """
+        room = self._room()  # before eager runs here: what it leaves behind is gone again later
         # The capture itself sees tensors cut off from the batch's.
         check_differentiated_once(self.model, arguments.paths, arguments.leaves)
         captured = self._capture(arguments)
         graph = self._graph(captured)
-        baseline = baseline_of(graph, self.settings.profile)
+        settings = self._settings_for(graph, room)
+        baseline = baseline_of(graph, settings.profile)
         eager = self._trace_eager(graph, arguments, view, baseline)
         measured = None
         if eager is not None and eager.peak_bytes is not None:
             measured = graph.persistent_bytes + eager.peak_bytes
-        bound = bound_for(self.settings.limit, baseline, measured)
+        bound = bound_for(settings.limit, baseline, measured)
         if first and bound.memory_bytes is not None:
-            limit = str(self.settings.limit)
             check_lower_bound(
                 graph,
-                self.settings.profile,
-                limit,
+                settings.profile,
+                str(settings.limit),
                 bound.memory_bytes,
-                host_memory=self.settings.host_memory,
+                host_memory=settings.host_memory,
             )
         planned: Planned
 
@@ -119,22 +122,22 @@ class Workshop:
         try:
             replayed = self._replay(step, graph, arguments, view, eager)
         except ReplayError:
-            if not self.settings.exact or not result.regions:
+            if not settings.exact or not result.regions:
                 raise
             logger.info("regions do not replay bit for bit here: planning without them")
             result = self._search(graph, bound, fission=False)
             step = step_of(result)
             replayed = self._replay(step, graph, arguments, view, eager)
         # The user's own line is four calls up, one more where a call of the step plans anew.
-        tell_not_met(result, self.settings, bound, stacklevel=4 if first else 5)
-        if first and self.settings.batch_parts:
+        tell_not_met(result, settings, bound, stacklevel=4 if first else 5)
+        if first and settings.batch_parts:
             self._tell_what_stays_whole(graph)
         if first:
             before = measured or result.baseline_peak_bytes
-            tell_nothing_gained(result, self.settings, before, stacklevel=4)
+            tell_nothing_gained(result, settings, before, stacklevel=4)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # eager's run has left blocks behind that the plan never needs
-        report = self._report(result, replayed, measured)
+        report = self._report(result, settings, replayed, measured)
         planned = Planned(step, report, {step.base: report})
         return planned
 
@@ -160,6 +163,21 @@ class Workshop:
             as_if_compiled=as_if_compiled,
             in_parts=in_parts,
         )
+
+    def _room(self) -> int | None:
+        """Bytes that are free now beyond what is there; None if the user named another limit."""
+        if not is_auto(self.settings.limit):
+            return None
+        in_memory = 0 if self.host.on_disk else self.settings.host_memory
+        return room_now(self.device, self.settings.profile, in_memory)
+
+    def _settings_for(self, graph: _core.Graph, room: int | None) -> SearchSettings:
+        """The user's, for one graph: with `room` and what is there already in place of "auto"."""
+        limit = self.settings.limit
+        if room is None or not isinstance(limit, MemoryLimit):
+            return self.settings
+        kept = kept_bytes(graph) if self.runs_here else 0
+        return replace(self.settings, limit=limit.known(room + kept))
 
     def _search(self, graph: _core.Graph, bound: Bound, *, fission: bool = True) -> _core.Result:
         return search(graph, self.settings, bound, measured_on=self.device, fission=fission)
@@ -199,18 +217,25 @@ class Workshop:
             if output.kind == "grad" and output.path in paths
         ]
         adding = graph.accumulate_gradients(ordered)
-        bound = bound_for_accumulation(self.settings, bound, adding)
+        settings = self._settings_for(adding, self._room())
+        bound = bound_for_accumulation(settings, bound, adding)
         result = self._search(adding, bound)
-        tell_not_met(result, self.settings, bound, stacklevel=6)
+        tell_not_met(result, settings, bound, stacklevel=6)
         plan = self._compiled(result)
-        planned.reports[plan] = self._report(result, planned.report.replayed, None)
+        planned.reports[plan] = self._report(result, settings, planned.report.replayed, None)
         return plan
 
-    def _report(self, result: _core.Result, replayed: str, measured: int | None) -> Report:
+    def _report(
+        self,
+        result: _core.Result,
+        settings: SearchSettings,
+        replayed: str,
+        measured: int | None,
+    ) -> Report:
         return Report.build(
             result,
-            device=self.settings.profile,
-            limit_text=str(self.settings.limit),
+            device=settings.profile,
+            limit_text=str(settings.limit),
             replayed=replayed,
             measured_baseline_bytes=measured,
         )

@@ -351,3 +351,64 @@ def test_words_about_the_host_that_are_refused(
 ) -> None:
     done = magis("optimize", small, "--memory-limit", "90%", *words)
     assert_user_error(done, said)
+
+
+def test_what_is_free_on_this_machine_is_the_limit(
+    magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magis.runtime.auto_limit.free_host_bytes", lambda: 250_000)
+    data = magis("optimize", small, "--memory-limit", "auto", "--json").json
+    assert data["limit_bytes"] == 225_000  # a tenth stays free
+    assert data["limit"] == "memory at most what the device has free (219.73 KiB)"
+    assert data["peak_bytes"] <= 225_000
+    # What swapped tensors may take comes out of the same memory.
+    words = ("--swap", "--host-memory", "20000")
+    data = magis("optimize", small, "--memory-limit", "auto", *words, "--json").json
+    assert data["limit_bytes"] == 205_000
+    monkeypatch.setattr("magis.runtime.auto_limit.free_host_bytes", lambda: 70_000)
+    assert_user_error(
+        magis("optimize", small, "--memory-limit", "auto"),
+        "what the device has free (61.52 KiB) lies below the certified lower bound",
+    )
+
+
+def test_a_device_that_is_not_here_is_there_as_a_whole(magis: Magis, small: Path) -> None:
+    words = ("--memory-limit", "auto", "--device")
+    data = magis("optimize", small, *words, "a100", "--json").json
+    assert data["limit_bytes"] == 76 * 2**30  # 80 less a twentieth
+    assert_user_error(
+        magis("optimize", small, *words, "reference"),
+        "the profile 'reference' is no particular device",
+        "rtx3090",
+    )
+
+
+def test_a_plan_in_words(magis: Magis, tmp_path: Path) -> None:
+    graph, saved = tmp_path / "chain.magis", tmp_path / "plan.json"
+    graph.write_text(chain(20))
+    asked = ("--memory-limit", "60%", "--state-budget", "2000", "--no-fission")
+    done = magis("optimize", graph, *asked, "--explain", "-o", saved)
+    assert done.status == 0
+    assert "How the peak came down\n" in done.out
+    assert "Recomputed: the peak would be higher, the step faster" in done.out
+    assert "aten.tanh" in done.out.partition("Recomputed: ")[2]
+    assert "No plan stays below " in done.out
+    assert "How the peak" not in magis("optimize", graph, *asked).out
+    inspected = magis("inspect", saved, "--explain")
+    told = done.out[done.out.index("How the peak") : done.out.index("Plan written")]
+    assert inspected.out.rstrip().endswith(told.rstrip())
+    assert "Live at the peak, by kind" not in inspected.out
+    items = magis("inspect", saved, "--explain", "--json").json["explanation"]
+    assert items == magis("optimize", graph, *asked, "--explain", "--json").json["explanation"]
+    assert [item["kind"] for item in items[:2]] == ["start", "step"]
+    assert items[-1]["kind"] == "bound"
+    assert "explanation" not in magis("inspect", saved, "--json").json
+    # Under another profile the report says nothing, the plan still does.
+    others = magis("inspect", saved, "--device", "a100", "--explain", "--json").json["explanation"]
+    assert "bound" not in {item["kind"] for item in others}
+
+
+def test_a_graph_in_words_is_what_stands_at_its_peak(magis: Magis, small: Path) -> None:
+    done = magis("inspect", small, "--explain")
+    assert done.out.startswith("Nothing was changed\n")
+    assert "  32.00 KiB  batch (1)\n" in done.out

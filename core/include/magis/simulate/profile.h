@@ -27,6 +27,7 @@ struct DeviceProfile {
   Seconds link_latency = 0;          // per copy
   bool copies_overlap = true;        // with computing and with each other; else the step waits
   Bytes host_memory = 0;             // what may be kept there unless the user says otherwise
+  Bytes memory = 0;                  // of such a device in all; 0: it is no particular device
 };
 
 // Throws UserError that lists the names if there is none of that name. Names: reference,
