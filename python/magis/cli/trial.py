@@ -124,7 +124,8 @@ class Trial:
         return seconds
 
     def _run_planned(self) -> Any:
-        return self._step.run(self._view, self._arguments.leaves)
+        # A batch that requires gradients gets them; cut off, it comes to each step without any.
+        return self._step.run(self._view, self._arguments.cut_off().leaves)
 
     def _run_eager(self) -> Any:
         with self._modes():

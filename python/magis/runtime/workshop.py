@@ -12,7 +12,7 @@ from torch import nn
 
 from magis import _core
 from magis.capture import Capture, capture, check_differentiated_once
-from magis.errors import CaptureError, ReplayError
+from magis.errors import CaptureError, HostMemoryError, ReplayError
 from magis.limits import MemoryLimit
 from magis.report import Report
 from magis.runtime import replay
@@ -45,6 +45,9 @@ Verify = Literal["auto", "off"]
 
 logger = logging.getLogger("magis")
 
+# Plans that are kept although the host has no room for them.
+_MOST_WITHOUT_ROOM = 4
+
 
 @dataclass
 class Planned:
@@ -76,6 +79,7 @@ class Workshop:
         self.verify = verify
         self.tolerance = tolerance
         self.host = host
+        self._without_room: dict[tuple[str, Bound, bool], _core.Result] = {}
 
     @property
     def runs_here(self) -> bool:
@@ -113,20 +117,19 @@ class Workshop:
         def plan_accumulation(paths: frozenset[str]) -> CompiledPlan:
             return self._plan_accumulation(planned, graph, bound, paths)
 
-        def step_of(result: _core.Result) -> PlannedStep:
-            base = self._compiled(result)
+        def step_of(base: CompiledPlan) -> PlannedStep:
             return PlannedStep(captured, base, arguments.paths, self.device, plan_accumulation)
 
-        result = self._search(graph, bound)
-        step = step_of(result)
+        result, base = self._search(graph, bound)
+        step = step_of(base)
         try:
             replayed = self._replay(step, graph, arguments, view, eager)
         except ReplayError:
             if not settings.exact or not result.regions:
                 raise
             logger.info("regions do not replay bit for bit here: planning without them")
-            result = self._search(graph, bound, fission=False)
-            step = step_of(result)
+            result, base = self._search(graph, bound, fission=False)
+            step = step_of(base)
             replayed = self._replay(step, graph, arguments, view, eager)
         # The user's own line is four calls up, one more where a call of the step plans anew.
         tell_not_met(result, settings, bound, stacklevel=4 if first else 5)
@@ -179,11 +182,24 @@ class Workshop:
         kept = kept_bytes(graph) if self.runs_here else 0
         return replace(self.settings, limit=limit.known(room + kept))
 
-    def _search(self, graph: _core.Graph, bound: Bound, *, fission: bool = True) -> _core.Result:
-        return search(graph, self.settings, bound, measured_on=self.device, fission=fission)
-
-    def _compiled(self, result: _core.Result) -> CompiledPlan:
-        return CompiledPlan(result.plan, self.device, self._heading(result), self.host)
+    def _search(
+        self, graph: _core.Graph, bound: Bound, *, fission: bool = True
+    ) -> tuple[_core.Result, CompiledPlan]:
+        """What was found, ready to run. A plan for which the host has no room is kept for the next
+        call like this one, which then only asks for the room again.
+        """
+        key = (graph.text(), bound, fission)
+        result = self._without_room.pop(key, None)
+        if result is None:
+            result = search(graph, self.settings, bound, measured_on=self.device, fission=fission)
+        try:
+            plan = CompiledPlan(result.plan, self.device, self._heading(result), self.host)
+        except HostMemoryError:
+            if len(self._without_room) >= _MOST_WITHOUT_ROOM:
+                self._without_room.clear()
+            self._without_room[key] = result
+            raise
+        return result, plan
 
     def _tell_what_stays_whole(self, graph: _core.Graph) -> None:
         obstacles = what_stays_whole(graph, self.settings.profile)
@@ -219,9 +235,8 @@ class Workshop:
         adding = graph.accumulate_gradients(ordered)
         settings = self._settings_for(adding, self._room())
         bound = bound_for_accumulation(settings, bound, adding)
-        result = self._search(adding, bound)
+        result, plan = self._search(adding, bound)
         tell_not_met(result, settings, bound, stacklevel=6)
-        plan = self._compiled(result)
         planned.reports[plan] = self._report(result, settings, planned.report.replayed, None)
         return plan
 

@@ -55,6 +55,32 @@ def test_a_zoo_model_is_built_again(magis: Magis, tmp_path: Path) -> None:
     assert "bitwise equal: loss, gradients, buffers, random generator" in done.out
 
 
+def test_a_batch_that_requires_gradients(
+    magis: Magis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = TRAIN.replace("torch.randn(32, 8)", "torch.randn(32, 8, requires_grad=True)")
+    Path("attack.py").write_text(text)
+    assert magis("capture", "attack.py:make", "-o", "attack.magis").status == 0
+    assert 'output grad "[0]"' in Path("attack.magis").read_text()
+    asked = ("--latency-limit", "1.5", "--state-budget", "500", "-o", "attack.json")
+    assert magis("optimize", "attack.magis", *asked).status == 0
+    done = magis("run", "attack.json", "--model", "attack.py:make", "--rounds", "2", "--json")
+    assert done.status == 0, done.err
+    assert done.json["equal"] is True
+    assert done.json["measured_peak_bytes"] == done.json["promised_peak_bytes"]
+
+
+def test_a_batch_with_a_history_is_refused(
+    magis: Magis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = TRAIN.replace("torch.randn(32, 8)", "torch.randn(32, 8, requires_grad=True) * 2")
+    Path("attack.py").write_text(text.replace('print("loading")', ""))
+    done = magis("capture", "attack.py:make", "-o", "attack.magis")
+    assert_user_error(done, "batch[0] is the result of a differentiable computation")
+
+
 def test_time_is_the_median_of_ratios_and_medians_are_said_apart(
     plan: Path, magis: Magis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from torch import nn
 
 import magis
 from magis.errors import HostMemoryError, MagisError
-from magis.runtime import host_pool, offload
+from magis.runtime import host_pool, offload, planner
 from magis.runtime.host_pool import HostPool
 from magis.runtime.offload import Offload, choose_offload
 from magis.runtime.plan_file import read_plan
@@ -289,6 +289,33 @@ def test_too_little_memory(monkeypatch):
         match=r"keeps \d.* in the host's memory, where 100 B are free; a smaller host_memory",
     ):
         swapping_step()
+
+
+def test_a_plan_for_which_there_was_no_room_is_not_searched_for_again(monkeypatch):
+    model, larger = Network(), token_batch(12)
+    with swapping():
+        step = plan(model, cross_entropy, token_batch())
+        searches = []
+        search = planner._optimize
+        monkeypatch.setattr(
+            planner, "_optimize", lambda *words: searches.append(1) or search(*words)
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(host_pool, "free_host_bytes", lambda: 100)
+            for _ in range(3):
+                with pytest.raises(HostMemoryError, match=r"where 100 B are free"):
+                    step(*larger)
+        assert len(searches) == 1
+        # There is room again: the plan found then is run now, and kept.
+        other = twin(model)
+        for net, run in ((model, step), (other, lambda *b: eager(other, cross_entropy, *b))):
+            torch.manual_seed(3)
+            run(*larger)
+            net.final = state_of(net)
+        assert_same(model.final, other.final)
+        model.zero_grad()
+        step(*larger)
+        assert len(searches) == 1
 
 
 def test_the_system_refuses_memory(monkeypatch):
