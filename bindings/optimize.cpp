@@ -188,7 +188,8 @@ void bind_optimize(nb::module_& m) {
       .def_ro("met", &Progress::met)
       .def_ro("states_scored", &Progress::states_scored)
       .def_ro("states_evaluated", &Progress::states_evaluated)
-      .def_ro("elapsed", &Progress::elapsed);
+      .def_ro("elapsed", &Progress::elapsed)
+      .def_ro("lower_bound_bytes", &Progress::bound);
   using R = const PyResult&;
   nb::class_<PyResult>(m, "Result")
       .def_ro("plan", &PyResult::plan)

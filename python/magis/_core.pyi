@@ -125,6 +125,7 @@ class Progress:
     states_scored: int
     states_evaluated: int
     elapsed: float
+    lower_bound_bytes: int  # no plan of the graph stays below it
 
 class Result:
     source: Graph  # as it was given

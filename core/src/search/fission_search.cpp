@@ -74,7 +74,9 @@ FissionSearch::FissionSearch(const Graph& graph, const DeviceProfile& profile,
       ground_(options.fission ? std::make_unique<FissionGround>(graph, profile) : nullptr),
       bound_(find_bound()),
       searcher_(graph, costs_, profile, options_, bound_, ground_.get()),
-      span_(whole_span()) {}
+      span_(whole_span()) {
+  monitor_.set_bound(bound_.bytes);
+}
 
 LowerBound FissionSearch::find_bound() const {
   const bool swap = options_.host_memory.value_or(profile_.host_memory) > 0;
@@ -290,9 +292,12 @@ void FissionSearch::search_regions(std::vector<Trial>& searched_trials) {
   extend(maker, searched_trials);
 }
 
-TrialMaker FissionSearch::make_trials() const {
+TrialMaker FissionSearch::make_trials() {
   const Seconds until = monitor_.elapsed() + span_.share(kSieveShare);
-  return TrialMaker(*ground_, [this, until] { return monitor_.elapsed() > until; });
+  return TrialMaker(*ground_, [this, until] {
+    monitor_.tell();
+    return monitor_.interrupted() || monitor_.elapsed() > until;
+  });
 }
 
 // Every region in every number of parts, and masks as bits alone.
@@ -317,6 +322,7 @@ std::vector<Trial> FissionSearch::sieved(std::vector<std::vector<Trial>> groups,
   }
   std::vector<std::optional<Cost>> costs(trials.size());
   const auto count = [&](std::size_t t) {
+    monitor_.tell();
     if (monitor_.interrupted() || monitor_.elapsed() > until) return;
     costs[t] = searcher_.plain_cost(trials[t]);
   };

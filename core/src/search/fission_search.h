@@ -86,7 +86,7 @@ class FissionSearch {
   void search_as_asked();
   void search_trials();
   void search_regions(std::vector<Trial>& searched_trials);
-  TrialMaker make_trials() const;
+  TrialMaker make_trials();
   std::vector<std::vector<Trial>> all_trials(const TrialMaker& maker) const;
   std::vector<Trial> sieved(std::vector<std::vector<Trial>> groups, Seconds until);
   void sort_by_promise(std::vector<Trial>& trials) const;

@@ -54,12 +54,12 @@ bool Monitor::report(std::size_t slot, const Progress& progress) {
         .met = progress.met,
         .has_best = true};
   }
-  if (std::this_thread::get_id() == owner_) tell();
+  tell();
   return !stop_;
 }
 
 void Monitor::tell() {
-  if (!options_.progress || stop_) return;
+  if (std::this_thread::get_id() != owner_ || !options_.progress || stop_) return;
   Slot sum;
   {
     const std::scoped_lock lock(mutex_);
@@ -79,7 +79,8 @@ void Monitor::tell() {
                                           .met = sum.met,
                                           .states_scored = sum.scored,
                                           .states_evaluated = sum.evaluated,
-                                          .elapsed = elapsed()});
+                                          .elapsed = elapsed(),
+                                          .bound = bound_});
   if (!goes_on) stop_ = true;
 }
 

@@ -27,6 +27,8 @@ class Monitor {
   bool interrupted() const { return stop_; }
   bool stopped() const { return interrupted() || left() <= 0 || states_left() <= 0; }
 
+  // What no plan stays below, for those who look on.
+  void set_bound(Bytes bound) { bound_ = bound; }
   // The best schedule of all, and what the searches that are through have counted.
   void set_objective(const Objective& objective) { objective_ = objective; }
   void set_best(const Cost& best, bool met);
@@ -38,7 +40,7 @@ class Monitor {
   void begin(std::size_t slots);
   // One of them says how far it is, on its own thread. False: it has to stop.
   bool report(std::size_t slot, const Progress& progress);
-  // Calls back: on the thread that made the monitor.
+  // Calls back, if this is the thread that made the monitor; does nothing on others.
   void tell();
 
  private:
@@ -55,6 +57,7 @@ class Monitor {
   const Bytes persistent_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const std::thread::id owner_ = std::this_thread::get_id();
+  Bytes bound_ = 0;
   std::atomic<bool> stop_ = false;
   mutable std::mutex mutex_;  // for what follows
   Slot through_;

@@ -115,7 +115,8 @@ class Optimizer {
                               .met = incumbent_.met(),
                               .states_scored = budget_.scored(),
                               .states_evaluated = budget_.evaluated(),
-                              .elapsed = budget_.elapsed()});
+                              .elapsed = budget_.elapsed(),
+                              .bound = bound_.bytes});
   }
 
   // Nothing can be better: every operator runs once, or the certified bound is reached.

@@ -40,6 +40,7 @@ _COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
         """
         magis optimize bert.magis --memory-limit 40% -o plan.json --emit step.py
         magis optimize bert.magis --memory-limit 8GiB --device a100 --time-budget 60 -o plan.json
+        magis optimize bert.magis --memory-limit auto --device rtx3090 --explain
         magis optimize bert.magis --latency-limit 1.1 --json
         """,
     ),
@@ -49,6 +50,7 @@ _COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
         """
         magis inspect bert.magis
         magis inspect bert.magis --device rtx3090
+        magis inspect plan.json --explain
         magis inspect plan.json --json
         """,
     ),

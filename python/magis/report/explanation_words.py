@@ -204,8 +204,8 @@ def _groups(title: str, groups: list[Item]) -> Iterator[Line]:
                 _group_text(group),
             )
         )
-        if group["operator"] != "others":
-            yield Line(("", "", group["module"] or NO_MODULE))
+        if details := _details(group):
+            yield Line(("", "", details))
     if rest := groups[_MOST_GROUPS:]:
         size = bytes_text(sum(group["bytes"] for group in rest))
         yield Line(("", "", f"and {plural(len(rest), 'group')} more, {size}"))
@@ -217,12 +217,17 @@ def _group_text(group: Item) -> str:
         text += f" between {group['between']}"
     if group["times"] != group["tensors"]:
         text += f", {group['times']:,} times"
-    if group["kind"] == "swap":
-        text += (
-            f"; of {seconds_text(group['copy_seconds'])} of copying "
-            f"{seconds_text(group['hidden_seconds'])} hidden"
-        )
     return text
+
+
+def _details(group: Item) -> str:
+    """Where a group is, and what of its copies the step does not wait for."""
+    words = [] if group["operator"] == "others" else [group["module"] or NO_MODULE]
+    if group["kind"] == "swap":
+        copying, hidden = group["copy_seconds"], group["hidden_seconds"]
+        share = "all" if hidden >= 0.9995 * copying else seconds_text(hidden)
+        words.append(f"copying {seconds_text(copying)}, {share} hidden")
+    return "; ".join(words)
 
 
 def _new_peak(peak: Item) -> Iterator[Line]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from copy import deepcopy
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from magis.errors import PlanError
 from magis.report.edits import Edit, find_edits
@@ -79,8 +78,8 @@ class Report:
     exposed_seconds: float = 0.0  # of a step, waiting for copies
     captured_peak_bytes: int = 0  # of the captured graph in program order
     captured_seconds: float = 0.0
-    # What `explain` is about. Not part of what is saved, compared or shown.
-    plan: _core.Plan | None = field(default=None, repr=False, compare=False)
+    # What `explain` is about: no field, so that it is not saved, compared, copied or shown.
+    _plan: ClassVar[_core.Plan | None] = None
 
     @classmethod
     def build(
@@ -106,7 +105,7 @@ class Report:
         baseline_seconds = result.baseline_seconds
         if measured and measured_baseline_seconds is not None:
             baseline_seconds = measured_baseline_seconds
-        return cls(
+        report = cls(
             promised_peak_bytes=result.peak_bytes,
             transient_peak_bytes=after.transient_peak_bytes,
             persistent_bytes=result.persistent_bytes,
@@ -138,20 +137,19 @@ class Report:
             exposed_seconds=after.exposed_seconds,
             captured_peak_bytes=result.baseline_peak_bytes,
             captured_seconds=result.baseline_seconds,
-            plan=result.plan,
         )
+        object.__setattr__(report, "_plan", result.plan)
+        return report
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Report:
         """The inverse of `to_json`; raises KeyError naming a field that is missing."""
         if not isinstance(data, dict):
             raise KeyError(fields(cls)[0].name)
-        return cls(**{name: data[name] for name in cls.saved_fields()})
+        return cls(**{entry.name: data[entry.name] for entry in fields(cls)})
 
-    @classmethod
-    def saved_fields(cls) -> list[str]:
-        """The names of what `to_json` holds."""
-        return [entry.name for entry in fields(cls) if entry.name != "plan"]
+    def __getstate__(self) -> dict[str, Any]:
+        return asdict(self)
 
     def explain(self) -> Explanation:
         """The plan in words: what runs in parts, recomputed and swapped, what that saved and cost,
@@ -159,11 +157,11 @@ class Report:
 
         Raises PlanError for a report without its plan, such as one read from JSON alone.
         """
-        if self.plan is None:
+        if self._plan is None:
             raise PlanError(
                 "this report has no plan to explain; `magis inspect --explain` reads it"
             )
-        return Explanation(explain(self.plan, self.device, self))
+        return Explanation(explain(self._plan, self.device, self))
 
     @property
     def gained(self) -> bool:
@@ -172,7 +170,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Every field by its name; numbers are bytes and seconds."""
-        return {name: deepcopy(getattr(self, name)) for name in self.saved_fields()}
+        return asdict(self)
 
     def __str__(self) -> str:
         lines = [text for text, _ in _headline(self)]

@@ -94,8 +94,11 @@ def optimize(
         seed: of the search.
         threads: that the search runs on; they change how long it takes, and nothing else. None: as
             many as there are processors, at most 4.
-        progress: called with a `magis._core.Progress` now and then; returning False ends the
-            search. None: a bar on a terminal.
+        progress: called now and then with what the search has found: `best_peak_bytes`,
+            `best_seconds`, `met` (whether that keeps the limit), `lower_bound_bytes` (no plan stays
+            below), `states_scored`, `states_evaluated`, and `elapsed` seconds. Returning False ends
+            the search, Ctrl-C too: the best plan so far is what comes back. None: a bar on a
+            terminal, nothing elsewhere.
 
     Raises:
         CaptureError: the step cannot be captured; names the module and the line.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, get_type_hints
 
 from magis.errors import PlanError
@@ -77,7 +78,7 @@ def check_fields(content: Mapping[str, Any], name: str) -> None:
         if device not in profiles:
             raise _wrong(name, field, f"a device profile ({', '.join(profiles)})", device)
     hints = get_type_hints(Report, localns={"_core": _core})
-    types = {name: hints[name] for name in Report.saved_fields()} | {"edits": list}
+    types = {entry.name: hints[entry.name] for entry in fields(Report)} | {"edits": list}
     _check(content["report"], types, name, "report.")
     for index, edit in enumerate(content["report"]["edits"]):
         _check_edit(edit, name, f"report.edits[{index}]")

@@ -66,7 +66,7 @@ def search_progress(
         yield lambda _: True
         return
     bar = Progress(
-        BarColumn(bar_width=10), TextColumn("{task.description}"), console=console, transient=True
+        BarColumn(bar_width=5), TextColumn("{task.description}"), console=console, transient=True
     )
     task = bar.add_task("searching", total=time_budget)
 
@@ -83,10 +83,13 @@ def search_progress(
 
 
 def search_line(progress: _core.Progress, time_budget: float, baseline_seconds: float) -> str:
-    """One line, at most 69 columns: "best 42.10 MiB, time +8.0 %, 12,345 states/s, 32 s left"."""
+    """One line, as a rule of at most 74 columns: "best 42.10 MiB, bound 30.00 MiB, +8.0 % time,
+    12,345 states/s, 32 s left"; "unmet" in place of "best" while the limit is not met.
+    """
     speed = progress.states_evaluated / progress.elapsed if progress.elapsed > 0 else 0.0
     left = max(0.0, time_budget - progress.elapsed)
-    best = f"best {bytes_text(progress.best_peak_bytes)}"
-    time = f"time {change_text(progress.best_seconds, baseline_seconds)}"
-    unmet = "" if progress.met else ", limit not met yet"
-    return f"{best}, {time}{unmet}, {speed:,.0f} states/s, {left:.0f} s left"
+    best = f"{'best' if progress.met else 'unmet'} {bytes_text(progress.best_peak_bytes)}"
+    bound = f"bound {bytes_text(progress.lower_bound_bytes)}"
+    change = change_text(progress.best_seconds, baseline_seconds)
+    time = "same time" if change == "unchanged" else f"{change} time"
+    return f"{best}, {bound}, {time}, {speed:,.0f} states/s, {left:.0f} s left"

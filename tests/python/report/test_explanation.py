@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import time
 from io import StringIO
 from typing import Any
@@ -385,6 +387,7 @@ def test_a_report_without_its_plan() -> None:
     saved = report.to_json()
     assert "plan" not in saved
     again = Report.from_json(json.loads(json.dumps(saved)))
-    assert again == report
+    assert again == report == pickle.loads(pickle.dumps(report))
+    assert copy.deepcopy(report) == report
     with pytest.raises(PlanError, match="inspect --explain"):
         again.explain()

@@ -100,6 +100,10 @@ def test_bad_files_are_told_apart(saved, tmp_path):
         read_plan(saved)
 
 
+SPLIT = {"kind": "split", "loop": "r1", "part": 1, "length": 2, "parts": 2, "operators": 3}
+SPLIT |= {"whole_bytes": 8, "part_bytes": 4}
+
+
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
@@ -120,6 +124,8 @@ def test_bad_files_are_told_apart(saved, tmp_path):
         (["report", "edits"], [1], r'"report\.edits\[0\]" must be an object'),
         (["report", "edits"], [{"kind": "x"}], r'"report\.edits\[0\]\.kind" must be "reorder" or'),
         (["report", "edits"], [{"kind": "reorder"}], r"no field 'report\.edits\[0\]\.moved'"),
+        (["report", "edits"], [SPLIT | {"held": [7]}], r"edits\[0\]\.held\[0\]\" must be an obj"),
+        (["report", "edits"], [SPLIT | {"held": [{}]}], r"no field '.*held\[0\]\.operator'"),
     ],
 )
 def test_a_field_of_the_wrong_type_is_named_with_its_file(saved, place, value, said):

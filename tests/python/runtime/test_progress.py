@@ -15,16 +15,17 @@ class Progress:
     states_scored: int = 0
     states_evaluated: int = 24_690
     elapsed: float = 2.0
+    lower_bound_bytes: int = 30 * 2**20
 
 
 def test_best_plan_speed_and_time_left() -> None:
     line = search_line(Progress(), 34.0, 1.0)  # type: ignore[arg-type]
-    assert line == "best 42.00 MiB, time +8.0 %, 12,345 states/s, 32 s left"
+    assert line == "best 42.00 MiB, bound 30.00 MiB, +8.0 % time, 12,345 states/s, 32 s left"
 
 
 def test_a_limit_that_is_not_met_yet() -> None:
     line = search_line(Progress(met=False, elapsed=0.0), 10.0, 1.0)  # type: ignore[arg-type]
-    assert line == "best 42.00 MiB, time +8.0 %, limit not met yet, 0 states/s, 10 s left"
+    assert line == "unmet 42.00 MiB, bound 30.00 MiB, +8.0 % time, 0 states/s, 10 s left"
 
 
 def test_the_time_left_is_never_negative() -> None:

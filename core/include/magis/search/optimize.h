@@ -36,6 +36,7 @@ struct Progress {
   int64_t states_scored;
   int64_t states_evaluated;
   Seconds elapsed;
+  Bytes bound = 0;  // no plan of the graph stays below it
 };
 
 struct OptimizeOptions {
