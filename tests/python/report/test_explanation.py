@@ -77,6 +77,12 @@ free %d, %a.1
 """
 
 
+# The same plan with %a on the host while %b, %c, %d are live.
+SWAP = PLAN.replace("run %b\n", "store %a\nrun %b\nawait %a\n").replace(
+    "run %a as .1\n", "load %a as .1\nawait %a.1\n"
+)
+
+
 def test_a_recomputed_operator_counted_by_hand() -> None:
     plan = _core.Plan.parse(PLAN)
     plan.verify()
@@ -200,10 +206,16 @@ def test_swaps_are_hidden_or_waited_for() -> None:
     for group in swaps:
         exposed = group["copy_seconds"] - group["hidden_seconds"]
         assert exposed == pytest.approx(max(0.0, group["cost_seconds"]), abs=1e-9)
+    assert ", all hidden\n" in str(report.explain())
     # A CPU waits for every copy: nothing is hidden.
-    result, report = found(chain(24), 0.4, "cpu", fission=False, host_memory=2**30)
-    for group in of_kind(report.explain().items, "swap"):
-        assert group["hidden_seconds"] == pytest.approx(0, abs=1e-9)
+    items = explain(_core.Plan.parse(SWAP), "cpu")
+    (group,) = of_kind(items, "swap")
+    assert group["hidden_seconds"] == 0
+    # To the host and back: 5 us and 1,024 bytes at 5e9 bytes a second, twice.
+    assert group["copy_seconds"] == pytest.approx(2 * (5e-6 + 1024 / 5e9))
+    assert group["cost_seconds"] == pytest.approx(group["copy_seconds"])
+    assert (group["bytes"], group["saved_bytes"]) == (1024, 1024)
+    assert ", 0 s hidden\n" in str(Explanation(items))
 
 
 def test_what_stands_at_the_new_peak_adds_up_to_it() -> None:
