@@ -15,14 +15,29 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from magis import capture, errors
     from magis.report import Report
-    from magis.runtime import Step, optimize
+    from magis.runtime import Frontier, Step, find_frontier, optimize
 
-__all__ = ["Report", "Step", "__version__", "capture", "errors", "optimize"]
+__all__ = [
+    "Frontier",
+    "Report",
+    "Step",
+    "__version__",
+    "capture",
+    "errors",
+    "find_frontier",
+    "optimize",
+]
 
 _SUPPORTED_TORCH = "2.13"
 
 # Imported on first use: the command line starts without PyTorch.
-_HOMES = {"optimize": "magis.runtime", "Step": "magis.runtime", "Report": "magis.report"}
+_HOMES = {
+    "Frontier": "magis.runtime",
+    "Report": "magis.report",
+    "Step": "magis.runtime",
+    "find_frontier": "magis.runtime",
+    "optimize": "magis.runtime",
+}
 _PACKAGES = {"capture", "errors"}
 
 

@@ -32,7 +32,7 @@ def _write(path: Path, text: str) -> None:
     if target.exists() and not target.is_file():
         target.write_text(text, encoding="utf-8")
         return
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else default_mode(0o666)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -51,7 +51,8 @@ def is_read_only(path: Path) -> bool:
     return path.exists() and not stat.S_IMODE(path.stat().st_mode) & 0o222
 
 
-def _umask() -> int:
+def default_mode(wanted: int) -> int:
+    """Permission bits of a new file or folder: those wanted, less what the user's mask takes."""
     mask = os.umask(0o022)
     os.umask(mask)
-    return mask
+    return wanted & ~mask

@@ -42,6 +42,8 @@ _COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
         magis optimize bert.magis --memory-limit 8GiB --device a100 --time-budget 60 -o plan.json
         magis optimize bert.magis --memory-limit auto --device rtx3090 --explain
         magis optimize bert.magis --latency-limit 1.1 --json
+        magis optimize bert.magis --frontier -o frontier
+        magis optimize frontier --memory-limit 40% -o plan.json
         """,
     ),
     (

@@ -11,9 +11,19 @@ from rich.text import Text
 
 from magis.cli import status
 from magis.cli.files import check_distinct, check_writable
+from magis.cli.frontier import (
+    Chosen,
+    check_folder,
+    check_outside,
+    choose_from,
+    find,
+    frontier_outcome,
+    refuse_limits,
+    refuse_search_options,
+)
 from magis.cli.options import (
     Explain,
-    GraphFile,
+    GraphOrFrontier,
     Json,
     OffloadDirectory,
     OffloadTo,
@@ -35,7 +45,8 @@ from magis.runtime.threads import choose_threads
 
 
 def optimize(
-    file: GraphFile,
+    context: typer.Context,
+    file: GraphOrFrontier,
     memory_limit: Annotated[
         str | None,
         typer.Option(
@@ -54,9 +65,22 @@ def optimize(
         ),
     ] = None,
     device: Profile = None,
+    frontier: Annotated[
+        bool,
+        typer.Option(
+            "--frontier",
+            help="Find the plans for all limits at once; -o saves them as a folder, which is then "
+            "given in place of the graph.",
+        ),
+    ] = False,
     time_budget: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long to search.")
-    ] = 10.0,
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long to search. Default: 10, with --frontier 30.",
+            show_default=False,
+        ),
+    ] = None,
     state_budget: Annotated[
         int, typer.Option(metavar="STATES", help="How many states to evaluate; 0 is no bound.")
     ] = 0,
@@ -109,7 +133,12 @@ def optimize(
     offload_directory: OffloadDirectory = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PLAN", help="Where to save the plan (JSON)."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PLAN",
+            help="Where to save the plan (JSON); with --frontier a folder of plans.",
+        ),
     ] = None,
     emit: Annotated[
         Path | None,
@@ -118,16 +147,28 @@ def optimize(
     explain: Explain = False,
     json: Json = False,
 ) -> Outcome:
-    """Find a plan that keeps a limit on memory or on time.
+    """Find a plan that keeps a limit on memory or on time, or the plans for all limits.
+
+    Given a folder that --frontier -o wrote, choose from its plans at once, without a search.
 
     Ctrl-C ends the search early and keeps the best plan found so far.
 
     Exit status: 0 done; 2 something is wrong with the input; 3 the limit was not reached, the best
     plan was written.
     """
-    limit = _limit(memory_limit, latency_limit)
-    budget = _budget(time_budget, state_budget, seed, threads)
-    _check_outputs(file, output, emit)
+    if file.is_dir():
+        refuse_search_options(context, file)
+        limit = _limit(memory_limit, latency_limit)
+        _check_outputs(file, output, emit)
+        check_outside(file, {"--output": output, "--emit": emit})
+        return _finish(file, choose_from(file, limit), output, emit, json)
+    if frontier:
+        refuse_limits(context)
+        check_folder(output)
+    else:
+        limit = _limit(memory_limit, latency_limit)
+        _check_outputs(file, output, emit)
+    budget = _budget(time_budget, 30.0 if frontier else 10.0, state_budget, seed, threads)
     graph = read_graph(file)
     profile = device_profile(device, graph.device)
     offload = choose_offload(
@@ -137,6 +178,9 @@ def optimize(
         offload_directory=offload_directory,
         profile=profile,
     )
+    if frontier:
+        found = find(graph, profile, budget, fission=fission, host_memory=offload.host_memory)
+        return frontier_outcome(found, output, json)
     target = resolve(
         graph,
         limit,
@@ -160,14 +204,32 @@ def optimize(
         limit_text=target.text,
         replayed=graph.meta.get("replay", "not recorded"),
     )
-    if output is not None:
-        write_text(output, envelope(result.plan, report))
-    if emit is not None:
-        write_text(emit, result.plan.source(_heading(file, report)))
     obstacles = what_stays_whole(graph, profile) if batch_parts and fission else ""
     warnings = [obstacles] if obstacles else []
+    if not report.met:
+        limit_text = f"the limit was not met ({report.limit}); the best plan found was kept"
+        warnings.insert(0, limit_text)
+    chosen = Chosen(result.plan, report, target, warnings)
     explanation = report.explain() if explain else None
-    return _outcome(report, target, output, emit, json, warnings, explanation)
+    return _finish(file, chosen, output, emit, json, explanation)
+
+
+def _finish(
+    file: Path,
+    chosen: Chosen,
+    output: Path | None,
+    emit: Path | None,
+    as_json: bool,
+    explanation: Explanation | None = None,
+) -> Outcome:
+    """Writes what was asked for."""
+    if output is not None:
+        write_text(output, envelope(chosen.plan, chosen.report))
+    if emit is not None:
+        write_text(emit, chosen.plan.source(_heading(file, chosen.report)))
+    return _outcome(
+        chosen.report, chosen.target, output, emit, as_json, chosen.warnings, explanation
+    )
 
 
 def _limit(memory_limit: str | None, latency_limit: str | None) -> Limit:
@@ -190,7 +252,10 @@ def _number_or_text(value: str | None) -> str | int | float | None:
     return value
 
 
-def _budget(time_budget: float, state_budget: int, seed: int, threads: int | None) -> Budget:
+def _budget(
+    seconds: float | None, usual_seconds: float, state_budget: int, seed: int, threads: int | None
+) -> Budget:
+    time_budget = usual_seconds if seconds is None else seconds
     if not 0 <= time_budget < float("inf"):
         raise UsageError(f"--time-budget {time_budget}: must be a number of seconds, at least 0")
     if not 0 <= state_budget < 2**63:
@@ -248,8 +313,5 @@ def _outcome(
         notes.append(
             Text("Nothing was written; -o plan.json saves the plan, --emit step.py the code.")
         )
-    if not report.met:
-        limit = f"the limit was not met ({report.limit}); the best plan found was kept"
-        warnings = [limit, *warnings]
     code = status.OK if report.met else status.LIMIT_NOT_MET
     return Outcome(data, Group(*notes), as_json, code, warnings)

@@ -34,9 +34,13 @@ Profile = Annotated[
         "h200 or cpu. Default: cpu for a graph captured on the CPU, else reference.",
     ),
 ]
-GraphFile = Annotated[
+GraphOrFrontier = Annotated[
     Path,
-    typer.Argument(metavar="GRAPH", help="A graph that `magis capture` wrote.", show_default=False),
+    typer.Argument(
+        metavar="GRAPH",
+        help="A graph that `magis capture` wrote, or a folder from `magis optimize --frontier`.",
+        show_default=False,
+    ),
 ]
 GraphOrPlanFile = Annotated[
     Path,

@@ -52,17 +52,27 @@ def resolve(
     graph can keep a memory limit.
     """
     baseline = _core.Plan.program_order(graph).simulate(profile)
-    if not isinstance(limit, MemoryLimit):
-        seconds = limit.resolve(baseline.seconds)
-        text = f"{limit} ({seconds_text(seconds)})"
-        return Target(text, {"latency_limit": seconds}, baseline.seconds)
     given = str(limit)
-    if limit.auto:
+    if isinstance(limit, MemoryLimit) and limit.auto:
         limit = limit.known(_room(graph, profile, 0 if host_on_disk else host_memory))
-    most = limit.resolve(baseline.peak_bytes)
-    text = f"{given} ({bytes_text(most)})"
-    check_lower_bound(graph, profile, given, most, fission=fission, host_memory=host_memory)
-    return Target(text, {"memory_limit": most}, baseline.seconds)
+    target = target_of(limit, baseline.peak_bytes, baseline.seconds, given)
+    if (most := target.keywords.get("memory_limit")) is not None:
+        check_lower_bound(graph, profile, given, most, fission=fission, host_memory=host_memory)
+    return target
+
+
+def target_of(
+    limit: Limit, baseline_peak_bytes: int, baseline_seconds: float, given: str | None = None
+) -> Target:
+    """What `limit` comes to, whether or not any plan can keep it. given: as the user wrote it."""
+    given = given or str(limit)
+    if isinstance(limit, MemoryLimit):
+        most = limit.resolve(baseline_peak_bytes)
+        return Target(f"{given} ({bytes_text(most)})", {"memory_limit": most}, baseline_seconds)
+    seconds = limit.resolve(baseline_seconds)
+    return Target(
+        f"{given} ({seconds_text(seconds)})", {"latency_limit": seconds}, baseline_seconds
+    )
 
 
 def _room(graph: _core.Graph, profile: str, host_memory: int | None) -> int:
@@ -113,7 +123,12 @@ def search(
             )
 
     most = target.keywords.get("memory_limit")
-    measured = graph.device == "cpu" and " scratch " in graph.text()
+    measured = has_measured_scratch(graph)
     result = search_with_parts_measured(run, profile, most) if measured else run(most)
     result.plan.verify()
     return result
+
+
+def has_measured_scratch(graph: _core.Graph) -> bool:
+    """Whether the graph holds what CPU kernels took for themselves when it was captured."""
+    return graph.device == "cpu" and " scratch " in graph.text()

@@ -10,6 +10,7 @@ from magis.errors import PlanError
 from magis.report.edits import Edit, find_edits
 from magis.report.explanation import explain
 from magis.report.explanation_words import Explanation
+from magis.report.found import Found
 from magis.report.modules import NO_MODULE, without_layer_number
 from magis.report.text import (
     bytes_text,
@@ -34,7 +35,7 @@ _MOST_LINES = 12
 
 _DONE_TITLE = "What was done"
 
-_STOP_REASONS = {
+STOP_REASONS = {
     "converged": "nothing was left to try",
     "time_budget": "the time budget was used up",
     "state_budget": "the state budget was used up",
@@ -84,7 +85,7 @@ class Report:
     @classmethod
     def build(
         cls,
-        result: _core.Result,
+        result: Found,
         *,
         device: str,
         limit_text: str,
@@ -234,7 +235,7 @@ def _why_nothing(report: Report) -> str:
         if report.met:
             return f"the peak stays {peak}; it keeps the limit as it is, nothing was left to try."
         return f"the peak stays {peak}; no order and no recomputation lowers it within the limit."
-    reason = _STOP_REASONS.get(report.stop_reason, report.stop_reason)
+    reason = STOP_REASONS.get(report.stop_reason, report.stop_reason)
     return f"the peak stays {peak}. The search ended because {reason}."
 
 
@@ -242,7 +243,7 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
     """(what, figures) pairs."""
     above = report.promised_peak_bytes - report.lower_bound_bytes
     distance = f"the plan is {bytes_text(above)} above it" if above > 0 else "the plan reaches it"
-    reason = _STOP_REASONS.get(report.stop_reason, report.stop_reason)
+    reason = STOP_REASONS.get(report.stop_reason, report.stop_reason)
     rows = [
         ("limit", f"{report.limit}: {'met' if report.met else 'not met'}"),
         (

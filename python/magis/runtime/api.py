@@ -13,6 +13,7 @@ from magis.errors import MagisError
 from magis.limits import parse_limit
 from magis.runtime.batch import Arguments
 from magis.runtime.call import outside_inference_mode
+from magis.runtime.frontier import Frontier
 from magis.runtime.host_pool import HostPool
 from magis.runtime.offload import OffloadTo, choose_offload
 from magis.runtime.planner import SearchSettings, choose_profile
@@ -46,6 +47,7 @@ def optimize(
     seed: int = 0,
     threads: int | None = None,
     progress: Callback | None = None,
+    frontier: Frontier | None = None,
 ) -> Step:
     """Plans the training step of `model` so that it keeps a limit, and returns it as a callable.
 
@@ -99,6 +101,8 @@ def optimize(
             below), `states_scored`, `states_evaluated`, and `elapsed` seconds. Returning False ends
             the search, Ctrl-C too: the best plan so far is what comes back. None: a bar on a
             terminal, nothing elsewhere.
+        frontier: of this step on this batch, from `magis.find_frontier`: its best plan is taken, at
+            once; shares in limits refer to its baseline. Other shapes are searched for as always.
 
     Raises:
         CaptureError: the step cannot be captured; names the module and the line.
@@ -111,17 +115,18 @@ def optimize(
     limit = parse_limit(memory_limit, latency_limit)
     _check_choice("on_new_shape", on_new_shape, ("replan", "eager", "error"))
     _check_choice("verify", verify, ("auto", "off"))
-    _check_number("time_budget", time_budget, 0)
-    _check_number("verify_every", verify_every, 0)
-    _check_number("plan_cache", plan_cache, 1)
+    check_number("time_budget", time_budget, 0)
+    check_number("verify_every", verify_every, 0)
+    check_number("plan_cache", plan_cache, 1)
     if isinstance(batch_parts, bool) or not isinstance(batch_parts, int) or batch_parts < 0:
         raise MagisError(f"batch_parts={batch_parts!r} must be a whole number of parts; 0: none")
     batch_parts = min(batch_parts, 2**62)  # the axis is shorter anyway
     if tolerance is not None:
-        _check_number("tolerance", tolerance, 0)
+        check_number("tolerance", tolerance, 0)
     arguments = Arguments(batch)
     place = device_of(model, arguments)
     profile = choose_profile(device, place)
+    _check_frontier(frontier, profile, exact, batch_parts)
     offload = choose_offload(
         swap=swap,
         host_memory=host_memory,
@@ -141,6 +146,7 @@ def optimize(
         exact=exact,
         batch_parts=batch_parts,
         host_memory=offload.host_memory,
+        frontier=frontier,
     )
     workshop = Workshop(
         model,
@@ -164,11 +170,27 @@ def optimize(
         raise MagisError(str(error)) from error
 
 
+def _check_frontier(frontier: Frontier | None, profile: str, exact: bool, batch_parts: int) -> None:
+    if frontier is None:
+        return
+    if not isinstance(frontier, Frontier):
+        raise MagisError("frontier= takes what magis.find_frontier or magis.Frontier.load returns")
+    if batch_parts:
+        raise MagisError("batch_parts and a frontier do not go together: give one of them")
+    if frontier.figures.device != profile:
+        raise MagisError(
+            f"the frontier's times are those of {frontier.figures.device!r}, this step's of "
+            f"{profile!r}: pass device={frontier.figures.device!r}, or find the frontier again"
+        )
+    if exact and not frontier.figures.exact:
+        raise MagisError("exact=True needs a frontier that was found with exact=True")
+
+
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise MagisError(f"{name}={value!r} is not understood; choose one of {', '.join(choices)}")
 
 
-def _check_number(name: str, value: float, least: float) -> None:
+def check_number(name: str, value: float, least: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
         raise MagisError(f"{name}={value!r} must be a number that is at least {least}")

@@ -28,7 +28,7 @@ def search_with_parts_measured(
         if not result.regions:
             break
         promised = result.met
-        result = _measured(result, profile, memory_limit)
+        result = with_parts_measured(result, profile, memory_limit)
         if result.met or not promised or aim is None or memory_limit is None:
             break
         aim -= result.peak_bytes - memory_limit
@@ -51,8 +51,13 @@ def what_stays_whole(graph: _core.Graph, profile: str) -> str:
     )
 
 
-def _measured(result: _core.Result, profile: str, memory_limit: int | None) -> _core.Result:
-    from magis.runtime.scratch import with_parts_measured
+def with_parts_measured(
+    result: _core.Result, profile: str, memory_limit: int | None = None
+) -> _core.Result:
+    """`result`, its promise counted with the scratch that parts take on this machine. With a limit
+    in bytes, whether it is met is said anew.
+    """
+    from magis.runtime import scratch
 
-    plan = _core.Plan.parse(with_parts_measured(result.plan.text()), "plan")
+    plan = _core.Plan.parse(scratch.with_parts_measured(result.plan.text()), "plan")
     return result.with_plan(plan, device=profile, memory_limit=memory_limit)

@@ -69,47 +69,57 @@ def check_fields(content: Mapping[str, Any], name: str) -> None:
     """
     from magis import _core
 
-    _check(content, _ENVELOPE, name, "")
+    check_object(content, _ENVELOPE, name)
     profiles = _core.device_profiles()
     for field, device in (
         ("device", content["device"]),
         ("report.device", content["report"].get("device", content["device"])),
     ):
         if device not in profiles:
-            raise _wrong(name, field, f"a device profile ({', '.join(profiles)})", device)
+            raise wrong_field(name, field, f"a device profile ({', '.join(profiles)})", device)
     hints = get_type_hints(Report, localns={"_core": _core})
     types = {entry.name: hints[entry.name] for entry in fields(Report)} | {"edits": list}
-    _check(content["report"], types, name, "report.")
+    check_object(content["report"], types, name, "report.")
     for index, edit in enumerate(content["report"]["edits"]):
         _check_edit(edit, name, f"report.edits[{index}]")
 
 
-def check_integer(value: Any, name: str, field: str) -> int:
+def check_integer(value: Any, name: str, field: str, what: str = "plan") -> int:
     """`value`, if it is an integer; otherwise PlanError."""
     if not _is(value, int):
-        raise _wrong(name, field, _WORDS[int], value)
+        raise wrong_field(name, field, _WORDS[int], value, what)
     return int(value)
 
 
-def _check(content: Mapping[str, Any], types: Mapping[str, Any], name: str, prefix: str) -> None:
+def check_object(
+    content: Mapping[str, Any],
+    types: Mapping[str, Any],
+    name: str,
+    prefix: str = "",
+    what: str = "plan",
+) -> None:
+    """Raises PlanError unless `content` has a field of the right type for each of `types`.
+
+    name: of the file; prefix: where in it `content` stands; what: what the file holds.
+    """
     for field, kind in types.items():
         if field not in content:
-            raise PlanError(f"{name}: the plan has no field '{prefix}{field}'; make it again")
+            raise PlanError(f"{name}: the {what} has no field '{prefix}{field}'; make it again")
         if not _is(content[field], kind):
-            raise _wrong(name, prefix + field, _WORDS[kind], content[field])
+            raise wrong_field(name, prefix + field, _WORDS[kind], content[field], what)
 
 
 def _check_edit(edit: Edit, name: str, field: str) -> None:
     if not isinstance(edit, dict):
-        raise _wrong(name, field, _WORDS[dict], edit)
+        raise wrong_field(name, field, _WORDS[dict], edit)
     kind = edit.get("kind")
     if not isinstance(kind, str) or kind not in _EDITS:
-        raise _wrong(name, f"{field}.kind", " or ".join(f'"{word}"' for word in _EDITS), kind)
-    _check(edit, _EDITS[kind], name, f"{field}.")
+        raise wrong_field(name, f"{field}.kind", " or ".join(f'"{word}"' for word in _EDITS), kind)
+    check_object(edit, _EDITS[kind], name, f"{field}.")
     for index, group in enumerate(edit["held"] if kind == "split" else []):
         if not isinstance(group, dict):
-            raise _wrong(name, f"{field}.held[{index}]", _WORDS[dict], group)
-        _check(group, _HELD, name, f"{field}.held[{index}].")
+            raise wrong_field(name, f"{field}.held[{index}]", _WORDS[dict], group)
+        check_object(group, _HELD, name, f"{field}.held[{index}].")
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -120,9 +130,10 @@ def _is(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and not (isinstance(value, float) and not math.isfinite(value))
 
 
-def _wrong(name: str, field: str, wanted: str, value: Any) -> PlanError:
+def wrong_field(name: str, field: str, wanted: str, value: Any, what: str = "plan") -> PlanError:
     return PlanError(
-        f'{name}: the plan\'s field "{field}" must be {wanted}, not {_shown(value)}; make it again'
+        f'{name}: the {what}\'s field "{field}" must be {wanted}, not {_shown(value)}; '
+        "make it again"
     )
 
 

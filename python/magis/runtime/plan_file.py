@@ -99,6 +99,8 @@ def parse_envelope(text: str, name: str) -> PlanFile:
     content = _json(text, name)
     if not isinstance(content, dict) or "magis" not in content or "format" not in content:
         raise PlanError(f"{name}: JSON, but not a plan that magis wrote")
+    if "plans" in content:
+        raise PlanError(f"{name}: the index of a frontier, not a plan; its plans lie beside it")
     if (found := check_integer(content["format"], name, "format")) != FORMAT:
         raise PlanError(
             f"{name}: written by magis {content['magis']} in format {found}; this is magis "

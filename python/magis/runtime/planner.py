@@ -13,8 +13,10 @@ import torch
 from magis import _core
 from magis.errors import LimitNotMetError, MagisError, PlanError
 from magis.limits import Limit, MemoryLimit
+from magis.report.found import Found
 from magis.report.text import bytes_text
 from magis.runtime.auto_limit import is_auto
+from magis.runtime.frontier import Frontier, FrontierPoint
 from magis.runtime.parts import search_with_parts_measured
 from magis.runtime.progress import Callback, listening
 from magis.verify import verify_plan
@@ -34,6 +36,10 @@ class SearchSettings:
     exact: bool = False  # bit for bit as eager
     batch_parts: int = 0  # in how many parts the batch runs; 0: as the search decides
     host_memory: int | None = None  # bytes that may be kept there; None: what the profile says
+    frontier: Frontier | None = None  # whose plans are taken where they fit, in place of a search
+
+    def has_plans_for(self, graph: _core.Graph) -> bool:
+        return self.frontier is not None and self.frontier.holds(graph)
 
 
 @dataclass(frozen=True)
@@ -107,9 +113,9 @@ def search(
     *,
     measured_on: torch.device,
     fission: bool = True,
-) -> _core.Result:
-    """The best plan found, verified. Raises LimitNotMetError if it does not keep the limit and that
-    was asked for.
+) -> Found:
+    """The best plan found, or known from a frontier, verified. Raises LimitNotMetError if it does
+    not keep the limit and that was asked for.
 
     measured_on: the device whose kernels' scratch the graph holds. On CPU it is measured anew for
     the parts of regions; a plan that the measurement pushes over the limit is searched for again.
@@ -120,14 +126,33 @@ def search(
         aim = Bound(memory_bytes=memory_limit, seconds=bound.seconds)
         return _optimize(graph, settings, aim, fission)
 
-    if measured_on.type == "cpu":
+    result: Found | None = _known(graph, settings, bound, fission)
+    if result is None and measured_on.type == "cpu":
         result = search_with_parts_measured(run, settings.profile, bound.memory_bytes)
-    else:
+    elif result is None:
         result = run(bound.memory_bytes)
     _verify(result, settings)
     if not result.met and settings.strict:
         raise LimitNotMetError(_not_met(result, settings, bound))
     return result
+
+
+def _known(
+    graph: _core.Graph, settings: SearchSettings, bound: Bound, fission: bool
+) -> FrontierPoint | None:
+    """The best plan of the user's frontier, or the nearest; None if it has none for this graph, or
+    no good one without parts where such is wanted.
+    """
+    if settings.frontier is None or not settings.has_plans_for(graph):
+        return None
+    host = settings.host_memory
+    point = settings.frontier.nearest(
+        bound.memory_bytes,
+        bound.seconds,
+        most_on_host=_core.host_memory(settings.profile) if host is None else host,
+        fission=fission,
+    )
+    return point if point is not None and (fission or point.met) else None
 
 
 def _optimize(
@@ -150,7 +175,7 @@ def _optimize(
         )
 
 
-def _verify(result: _core.Result, settings: SearchSettings) -> None:
+def _verify(result: Found, settings: SearchSettings) -> None:
     """Holds the plan to the graph and its promise to an independent count. Raises PlanError."""
     facts = verify_plan(result.plan.text(), device=settings.profile)
     if facts.peak_bytes != result.peak_bytes:
@@ -166,16 +191,14 @@ def _verify(result: _core.Result, settings: SearchSettings) -> None:
         )
 
 
-def tell_not_met(
-    result: _core.Result, settings: SearchSettings, bound: Bound, stacklevel: int
-) -> None:
+def tell_not_met(result: Found, settings: SearchSettings, bound: Bound, stacklevel: int) -> None:
     """Warns if the plan does not keep the limit."""
     if not result.met:
         warnings.warn(_not_met(result, settings, bound), stacklevel=stacklevel + 1)
 
 
 def tell_nothing_gained(
-    result: _core.Result, settings: SearchSettings, baseline_peak_bytes: int, stacklevel: int
+    result: Found, settings: SearchSettings, baseline_peak_bytes: int, stacklevel: int
 ) -> None:
     """Warns if the plan needs as much memory as the baseline."""
     if result.peak_bytes < baseline_peak_bytes:
@@ -191,7 +214,7 @@ def tell_nothing_gained(
     )
 
 
-def _not_met(result: _core.Result, settings: SearchSettings, bound: Bound) -> str:
+def _not_met(result: Found, settings: SearchSettings, bound: Bound) -> str:
     if bound.memory_bytes is not None:
         wanted, found = bytes_text(bound.memory_bytes), bytes_text(result.peak_bytes)
     else:
@@ -204,7 +227,7 @@ def _not_met(result: _core.Result, settings: SearchSettings, bound: Bound) -> st
     )
 
 
-def _why(result: _core.Result) -> str:
+def _why(result: Found) -> str:
     reasons = {
         "converged": "nothing was left to try",
         "time_budget": "the time budget was used up",

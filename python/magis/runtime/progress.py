@@ -82,6 +82,21 @@ def search_progress(
         yield show
 
 
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function to be called with 1, 2, ... `total`: "measuring parts, 12 of 40" on stderr, if
+    that is a terminal.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if total == 0 or not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(what) as status:
+        yield lambda number: status.update(f"{what}, {number:,} of {total:,}")
+
+
 def search_line(progress: _core.Progress, time_budget: float, baseline_seconds: float) -> str:
     """One line, as a rule of at most 74 columns: "best 42.10 MiB, bound 30.00 MiB, +8.0 % time,
     12,345 states/s, 32 s left"; "unmet" in place of "best" while the limit is not met.

@@ -15,6 +15,7 @@ from magis.capture import Capture, capture, check_differentiated_once
 from magis.errors import CaptureError, HostMemoryError, ReplayError
 from magis.limits import MemoryLimit
 from magis.report import Report
+from magis.report.found import Found
 from magis.runtime import replay
 from magis.runtime.auto_limit import is_auto, kept_bytes, room_now
 from magis.runtime.batch import Arguments
@@ -47,6 +48,10 @@ logger = logging.getLogger("magis")
 
 # Plans that are kept although the host has no room for them.
 _MOST_WITHOUT_ROOM = 4
+_OTHER_FRONTIER = (
+    "the frontier is not one of this step on this batch (another shape, another number of threads, "
+    "other code): a plan is searched for"
+)
 
 
 @dataclass
@@ -79,12 +84,19 @@ class Workshop:
         self.verify = verify
         self.tolerance = tolerance
         self.host = host
-        self._without_room: dict[tuple[str, Bound, bool], _core.Result] = {}
+        self._without_room: dict[tuple[str, Bound, bool], Found] = {}
 
     @property
     def runs_here(self) -> bool:
         """Whether there is anything to run: weights on the meta device have no values."""
         return bool(self.device.type != "meta")
+
+    def capture(self, arguments: Arguments) -> tuple[Capture, _core.Graph]:
+        """The step on this batch, with what its kernels take for themselves measured on CPU."""
+        # The capture itself sees tensors cut off from the batch's.
+        check_differentiated_once(self.model, arguments.paths, arguments.leaves)
+        captured = self._capture(arguments)
+        return captured, self._graph(captured)
 
     def make(self, arguments: Arguments, view: ModelView, *, first: bool) -> Planned:
         """Captures the step on this batch and plans it.
@@ -93,17 +105,18 @@ class Workshop:
         shapes get the best plan there is, and a warning.
         """
         room = self._room()  # before eager runs here: what it leaves behind is gone again later
-        # The capture itself sees tensors cut off from the batch's.
-        check_differentiated_once(self.model, arguments.paths, arguments.leaves)
-        captured = self._capture(arguments)
-        graph = self._graph(captured)
+        captured, graph = self.capture(arguments)
         settings = self._settings_for(graph, room)
+        if first and settings.frontier and not settings.has_plans_for(graph):
+            warnings.warn(_OTHER_FRONTIER, stacklevel=4)
         baseline = baseline_of(graph, settings.profile)
         eager = self._trace_eager(graph, arguments, view, baseline)
         measured = None
         if eager is not None and eager.peak_bytes is not None:
             measured = graph.persistent_bytes + eager.peak_bytes
-        bound = bound_for(settings.limit, baseline, measured)
+        # Shares refer to the frontier's baseline, where there is one.
+        eager_peak = None if settings.has_plans_for(graph) else measured
+        bound = bound_for(settings.limit, baseline, eager_peak)
         if first and bound.memory_bytes is not None:
             check_lower_bound(
                 graph,
@@ -120,7 +133,7 @@ class Workshop:
         def step_of(base: CompiledPlan) -> PlannedStep:
             return PlannedStep(captured, base, arguments.paths, self.device, plan_accumulation)
 
-        result, base = self._search(graph, bound)
+        result, base = self._search(graph, settings, bound)
         step = step_of(base)
         try:
             replayed = self._replay(step, graph, arguments, view, eager)
@@ -128,7 +141,7 @@ class Workshop:
             if not settings.exact or not result.regions:
                 raise
             logger.info("regions do not replay bit for bit here: planning without them")
-            result, base = self._search(graph, bound, fission=False)
+            result, base = self._search(graph, settings, bound, fission=False)
             step = step_of(base)
             replayed = self._replay(step, graph, arguments, view, eager)
         # The user's own line is four calls up, one more where a call of the step plans anew.
@@ -183,15 +196,15 @@ class Workshop:
         return replace(self.settings, limit=limit.known(room + kept))
 
     def _search(
-        self, graph: _core.Graph, bound: Bound, *, fission: bool = True
-    ) -> tuple[_core.Result, CompiledPlan]:
+        self, graph: _core.Graph, settings: SearchSettings, bound: Bound, *, fission: bool = True
+    ) -> tuple[Found, CompiledPlan]:
         """What was found, ready to run. A plan for which the host has no room is kept for the next
         call like this one, which then only asks for the room again.
         """
         key = (graph.text(), bound, fission)
         result = self._without_room.pop(key, None)
         if result is None:
-            result = search(graph, self.settings, bound, measured_on=self.device, fission=fission)
+            result = search(graph, settings, bound, measured_on=self.device, fission=fission)
         try:
             plan = CompiledPlan(result.plan, self.device, self._heading(result), self.host)
         except HostMemoryError:
@@ -235,17 +248,13 @@ class Workshop:
         adding = graph.accumulate_gradients(ordered)
         settings = self._settings_for(adding, self._room())
         bound = bound_for_accumulation(settings, bound, adding)
-        result, plan = self._search(adding, bound)
+        result, plan = self._search(adding, settings, bound)
         tell_not_met(result, settings, bound, stacklevel=6)
         planned.reports[plan] = self._report(result, settings, planned.report.replayed, None)
         return plan
 
     def _report(
-        self,
-        result: _core.Result,
-        settings: SearchSettings,
-        replayed: str,
-        measured: int | None,
+        self, result: Found, settings: SearchSettings, replayed: str, measured: int | None
     ) -> Report:
         return Report.build(
             result,
@@ -255,7 +264,7 @@ class Workshop:
             measured_baseline_bytes=measured,
         )
 
-    def _heading(self, result: _core.Result) -> str:
+    def _heading(self, result: Found) -> str:
         name = type(self.model).__name__
         return (
             f"A training step of {name}, planned by magis.\n\n"
