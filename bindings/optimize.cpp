@@ -94,7 +94,8 @@ PyResult planned(const std::shared_ptr<const Graph>& source, OptimizeResult resu
 PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
              uint64_t seed, int threads, bool fission, bool exact, int64_t batch_parts,
-             std::optional<Bytes> host_memory, nb::object callback) {
+             std::optional<Bytes> host_memory, const std::string& strategy, bool random_fission,
+             bool naive_schedule_rules, int max_level, nb::object callback) {
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
   const DeviceProfile& profile = device_profile(device);
@@ -110,6 +111,10 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   options.exact = exact;
   options.batch_parts = batch_parts;
   options.host_memory = host_memory;
+  options.strategy = parse_strategy(strategy);
+  options.paper = {.random_fission = random_fission,
+                   .naive_schedule_rules = naive_schedule_rules,
+                   .max_level = max_level};
   PythonProgress progress(std::move(callback));
   options.progress = [&](const Progress& p) { return progress(p); };
   std::optional<PyResult> result;
@@ -218,7 +223,9 @@ void bind_optimize(nb::module_& m) {
   m.def("optimize", &run, "graph"_a, nb::kw_only(), "device"_a, "memory_limit"_a = nb::none(),
         "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0, "seed"_a = 0,
         "threads"_a = 1, "fission"_a = true, "exact"_a = false, "batch_parts"_a = 0,
-        "host_memory"_a = nb::none(), "progress"_a = nb::none());
+        "host_memory"_a = nb::none(), "strategy"_a = "default", "random_fission"_a = false,
+        "naive_schedule_rules"_a = false, "max_level"_a = PaperOptions{}.max_level,
+        "progress"_a = nb::none());
   m.def("find_frontier", &run_frontier, "graph"_a, nb::kw_only(), "device"_a,
         "time_budget"_a = 30.0, "state_budget"_a = 0, "seed"_a = 0, "threads"_a = 1,
         "fission"_a = true, "exact"_a = false, "host_memory"_a = nb::none(),

@@ -51,6 +51,10 @@ over it, and prints what comes out. ARCHITECTURE.md describes the text.
   --host-memory BYTES   for optimize: what swapped tensors may take on the host (8GiB); 0: nothing is
                         swapped; default: as much as the device profile has
   --no-fission          for optimize: run no part of the graph in a loop over parts of an axis
+  --strategy NAME       for optimize: default, or paper: the search that the MAGIS paper describes
+  --max-level N         for --strategy paper: levels of the fission tree; default: 4
+  --random-fission      for --strategy paper: regions at random instead of the fission tree's
+  --naive-schedule-rules  for --strategy paper: match scheduling rules everywhere, not only at the peak
   --help                this text
 
 What has no program yet is printed and simulated in program order. Errors go to standard error with exit status 2. A limit that
@@ -74,6 +78,8 @@ struct Options {
   uint64_t seed = 0;
   int threads = 1;
   bool fission = true;
+  Strategy strategy = Strategy::standard;
+  PaperOptions paper = {};
   std::optional<Bytes> host_memory = {};
 };
 
@@ -127,6 +133,14 @@ std::optional<Options> parse_options(std::span<char* const> arguments) {
     } else if (name == "--threads") {
       options.threads = parse_number<int>(name, value());
       if (options.threads < 1) throw UserError("--threads 0: at least 1");
+    } else if (name == "--strategy") {
+      options.strategy = parse_strategy(value());
+    } else if (name == "--max-level") {
+      options.paper.max_level = parse_number<int>(name, value());
+    } else if (name == "--random-fission") {
+      options.paper.random_fission = true;
+    } else if (name == "--naive-schedule-rules") {
+      options.paper.naive_schedule_rules = true;
     } else if (name == "--seed") {
       options.seed = parse_number<uint64_t>(name, value());
     } else {
@@ -211,6 +225,8 @@ void optimize_pass(State& state) {
   options.seed = state.options.seed;
   options.threads = state.options.threads;
   options.fission = state.options.fission;
+  options.strategy = state.options.strategy;
+  options.paper = state.options.paper;
   options.host_memory = state.options.host_memory;
   OptimizeResult result = optimize(state.graph, state.profile(), options);
   if (result.split) state.graph = *result.split;

@@ -178,6 +178,10 @@ def optimize(
     batch_parts: int = 0,  # in how many the batch's region runs; 0: as the search decides
     host_memory: int
     | None = None,  # bytes for swapped tensors; None: the profile's; 0: no swapping
+    strategy: str = "default",  # or "paper": the search that the MAGIS paper describes
+    random_fission: bool = False,  # these three are the paper's ablations, for its strategy alone
+    naive_schedule_rules: bool = False,
+    max_level: int = 4,  # of the fission tree
     progress: Callable[[Progress], bool]
     | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...

@@ -33,6 +33,11 @@ class Budget {
     work_ += evaluation_work_;
     if (work_ >= kRoundWork || evaluated_ == state_budget_) end_round();
   }
+  // What else takes time, in nanoseconds, whatever it leads to. Ends the round if it is full.
+  void count_work(int64_t nanoseconds) {
+    work_ += nanoseconds;
+    if (work_ >= kRoundWork) end_round();
+  }
   bool stopped() const { return reason_.has_value(); }
 
   std::optional<StopReason> reason() const { return reason_; }

@@ -80,6 +80,8 @@ class Evaluator {
   Usage usage(Bytes target) const;
   int peak_position() const;  // the first
   Bytes bytes_at(int position) const { return carry_[at(position)] + top_[at(position)]; }
+  // Of these, what is there before the operator and its copies run.
+  Bytes carried_to(int position) const { return carry_[at(position)]; }
   // Distinguishes schedules: order and modes.
   uint64_t hash() const { return hash_; }
 

@@ -9,6 +9,7 @@
 
 #include "magis/base/error.h"
 #include "magis/transform/opening.h"
+#include "search/paper_search.h"
 #include "search/schedule_search.h"
 
 namespace magis {
@@ -453,6 +454,8 @@ LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& pro
 
 OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
                         const OptimizeOptions& options) {
+  check_strategy(options);
+  if (options.strategy == Strategy::paper) return optimize_as_published(graph, profile, options);
   return FissionSearch(graph, profile, options).run();
 }
 

@@ -11,7 +11,6 @@
 #include "search/schedule_search.h"
 
 namespace magis {
-namespace {
 
 bool adds_parts(const Graph& graph) {
   return std::ranges::any_of(graph.operators(), [](const Operator& op) {
@@ -20,8 +19,6 @@ bool adds_parts(const Graph& graph) {
            name == "magis.add_mm_part" || name == "magis.add_bmm_part";
   });
 }
-
-}  // namespace
 
 TrialSearch::TrialSearch(const Graph& source, const CostTable& source_costs,
                          const DeviceProfile& profile, const OptimizeOptions& options,

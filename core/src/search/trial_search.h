@@ -36,6 +36,10 @@ struct SearchedTrial {
   ScheduleArchive archive;  // where it was asked for
 };
 
+// Some result of a region in parts is added or multiplied up part by part, which rounds differently
+// than the whole.
+bool adds_parts(const Graph& graph);
+
 // May be used by several threads at a time.
 class TrialSearch {
  public:

@@ -29,9 +29,10 @@ from magis.cli.options import (
     OffloadTo,
     Profile,
     device_profile,
+    one_of,
 )
 from magis.cli.outcome import Outcome
-from magis.cli.search import Budget, Target, resolve, search
+from magis.cli.search import Budget, Method, Target, resolve, search
 from magis.cli.status import UsageError
 from magis.cli.subject import read_graph
 from magis.files import write_text
@@ -131,6 +132,32 @@ def optimize(
     ] = None,
     offload_to: OffloadTo = "host",
     offload_directory: OffloadDirectory = None,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            metavar="default|paper",
+            help="How to search: by magis's own search, or as the MAGIS paper describes it.",
+        ),
+    ] = "default",
+    random_fission: Annotated[
+        bool,
+        typer.Option(
+            "--random-fission",
+            help="With --strategy paper: regions at random instead of the fission tree's.",
+        ),
+    ] = False,
+    naive_schedule_rules: Annotated[
+        bool,
+        typer.Option(
+            "--naive-schedule-rules",
+            help="With --strategy paper: match scheduling rules on the whole graph, not only at "
+            "the peak.",
+        ),
+    ] = False,
+    max_level: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="With --strategy paper: levels of the fission tree."),
+    ] = 4,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -169,6 +196,9 @@ def optimize(
         limit = _limit(memory_limit, latency_limit)
         _check_outputs(file, output, emit)
     budget = _budget(time_budget, 30.0 if frontier else 10.0, state_budget, seed, threads)
+    one_of("--strategy", strategy, ("default", "paper"))
+    method = Method(strategy, random_fission, naive_schedule_rules, max_level)
+    _check_method(method, batch_parts)
     graph = read_graph(file)
     profile = device_profile(device, graph.device)
     offload = choose_offload(
@@ -197,6 +227,7 @@ def optimize(
         fission=fission,
         batch_parts=batch_parts,
         host_memory=offload.host_memory,
+        method=method,
     )
     report = Report.build(
         result,
@@ -265,6 +296,15 @@ def _budget(
     if not 0 <= seed < 2**64:
         raise UsageError(f"--seed {seed}: must lie between 0 and 2^64 - 1")
     return Budget(time_budget, state_budget, seed, choose_threads(threads))
+
+
+def _check_method(method: Method, batch_parts: int) -> None:
+    if method.strategy == "paper" and batch_parts:
+        raise UsageError("--batch-parts does not go with --strategy paper")
+    if method.strategy != "paper" and method != Method():
+        raise UsageError(
+            "--random-fission, --naive-schedule-rules and --max-level need --strategy paper"
+        )
 
 
 def _check_outputs(file: Path, output: Path | None, emit: Path | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from magis import _core
@@ -26,6 +26,16 @@ class Budget:
     states: int  # 0: no bound
     seed: int
     threads: int
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the search goes about it; all but the strategy are the paper's ablations."""
+
+    strategy: str = "default"  # or "paper"
+    random_fission: bool = False
+    naive_schedule_rules: bool = False
+    max_level: int = 4
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,7 @@ def search(
     fission: bool,
     batch_parts: int,
     host_memory: int | None,
+    method: Method,
 ) -> _core.Result:
     """The best plan found, verified. Ctrl-C ends the search; the best plan so far comes back.
 
@@ -118,6 +129,7 @@ def search(
                 fission=fission,
                 batch_parts=batch_parts,
                 host_memory=host_memory,
+                **asdict(method),
                 progress=progress,
                 **limit,
             )

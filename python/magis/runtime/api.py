@@ -16,7 +16,7 @@ from magis.runtime.call import outside_inference_mode
 from magis.runtime.frontier import Frontier
 from magis.runtime.host_pool import HostPool
 from magis.runtime.offload import OffloadTo, choose_offload
-from magis.runtime.planner import SearchSettings, choose_profile
+from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.step import OnNewShape, Step, device_of
 from magis.runtime.threads import choose_threads
@@ -44,6 +44,7 @@ def optimize(
     on_new_shape: OnNewShape = "replan",
     verify_every: int = 0,
     plan_cache: int = 8,
+    strategy: Strategy = "default",
     seed: int = 0,
     threads: int | None = None,
     progress: Callback | None = None,
@@ -93,6 +94,7 @@ def optimize(
             "error".
         verify_every: compare with eager on every so many calls; 0 never.
         plan_cache: how many plans for different shapes and modes are kept.
+        strategy: "default", or "paper", the search that the MAGIS paper describes, for comparison.
         seed: of the search.
         threads: that the search runs on; they change how long it takes, and nothing else. None: as
             many as there are processors, at most 4.
@@ -115,11 +117,14 @@ def optimize(
     limit = parse_limit(memory_limit, latency_limit)
     _check_choice("on_new_shape", on_new_shape, ("replan", "eager", "error"))
     _check_choice("verify", verify, ("auto", "off"))
+    _check_choice("strategy", strategy, ("default", "paper"))
     check_number("time_budget", time_budget, 0)
     check_number("verify_every", verify_every, 0)
     check_number("plan_cache", plan_cache, 1)
     if isinstance(batch_parts, bool) or not isinstance(batch_parts, int) or batch_parts < 0:
         raise MagisError(f"batch_parts={batch_parts!r} must be a whole number of parts; 0: none")
+    if batch_parts and strategy == "paper":
+        raise MagisError('strategy="paper" chooses the parts itself: leave batch_parts out')
     batch_parts = min(batch_parts, 2**62)  # the axis is shorter anyway
     if tolerance is not None:
         check_number("tolerance", tolerance, 0)
@@ -147,6 +152,7 @@ def optimize(
         batch_parts=batch_parts,
         host_memory=offload.host_memory,
         frontier=frontier,
+        strategy=strategy,
     )
     workshop = Workshop(
         model,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -20,6 +20,9 @@ from magis.runtime.frontier import Frontier, FrontierPoint
 from magis.runtime.parts import search_with_parts_measured
 from magis.runtime.progress import Callback, listening
 from magis.verify import verify_plan
+
+Strategy: TypeAlias = Literal["default", "paper"]
+"""How plans are searched for: by magis's own search, or as the MAGIS paper describes it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class SearchSettings:
     exact: bool = False  # bit for bit as eager
     batch_parts: int = 0  # in how many parts the batch runs; 0: as the search decides
     host_memory: int | None = None  # bytes that may be kept there; None: what the profile says
+    strategy: Strategy = "default"
     frontier: Frontier | None = None  # whose plans are taken where they fit, in place of a search
 
     def has_plans_for(self, graph: _core.Graph) -> bool:
@@ -170,6 +174,7 @@ def _optimize(
             exact=settings.exact,
             batch_parts=settings.batch_parts if fission else 0,
             host_memory=settings.host_memory,
+            strategy=settings.strategy,
             progress=listener,
             **bound.keywords(),
         )

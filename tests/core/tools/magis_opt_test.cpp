@@ -114,6 +114,23 @@ TEST_F(MagisOpt, OptimizesWithinALimit) {
   EXPECT_LE(peak_of(outcome.out), before * 8 / 10);
 }
 
+TEST_F(MagisOpt, SearchesAsThePaperDoes) {
+  const std::string graph = write("graph", test::transformer_graph_text({}));
+  const std::string arguments =
+      "--passes optimize,verify --memory-limit 80% --time-budget 5 --device cpu --strategy paper ";
+  for (const char* ablation :
+       {"", "--max-level 2 ", "--random-fission ", "--naive-schedule-rules "}) {
+    const Outcome outcome = run(arguments + ablation + graph);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("program\n"), std::string::npos);
+  }
+  const Outcome refused = run("--passes optimize --latency-limit 2 --max-level 3 " + graph);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.err,
+            "magis-opt: random_fission, naive_schedule_rules and max_level belong to strategy "
+            "\"paper\"\n");
+}
+
 TEST_F(MagisOpt, SaysThatALimitWasNotReached) {
   const std::string graph = write("graph", test::transformer_graph_text({}));
   const Outcome bound = run("--passes optimize --memory-limit 1 --device cpu " + graph);
@@ -208,6 +225,8 @@ TEST_F(MagisOpt, ErrorsGoToStandardErrorWithStatusTwo) {
   EXPECT_EQ(error("--latency-limit fast"),
             "magis-opt: --latency-limit needs a number, not \"fast\"\n");
   EXPECT_EQ(error("--latency-limit 0.9"), "magis-opt: --latency-limit must be at least 1\n");
+  EXPECT_EQ(error("--strategy greedy"),
+            "magis-opt: unknown strategy \"greedy\"; choose default or paper\n");
   EXPECT_EQ(error("--seed -1"), "magis-opt: --seed needs a number, not \"-1\"\n");
   for (const char* limit : {"8GBish", "GB", "-8GB", "0", "140%", "1.5.2GB", "''"}) {
     const std::string message = error(std::string("--passes optimize --memory-limit=") + limit);

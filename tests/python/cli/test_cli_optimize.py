@@ -144,6 +144,23 @@ def test_a_limit_below_the_lower_bound(magis: Magis, small: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    "ablation", [[], ["--random-fission"], ["--naive-schedule-rules"], ["--max-level", "2"]]
+)
+def test_the_papers_search_keeps_its_promise(
+    magis: Magis, small: Path, tmp_path: Path, ablation: list[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    limit = ["--latency-limit", "2", "--state-budget", "200"]
+    done = magis("optimize", small, *limit, "--strategy", "paper", *ablation, "-o", plan, "--json")
+    assert (done.status, done.err) == (0, "")
+    data = done.json
+    assert data["peak_bytes"] < data["baseline_peak_bytes"]
+    assert data["states_evaluated"] <= 200
+    simulated = _core.Plan.parse(json.loads(plan.read_text())["text"]).simulate("cpu")
+    assert simulated.peak_bytes == data["peak_bytes"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ([], ["no limit was given"]),
@@ -165,6 +182,13 @@ def test_a_limit_below_the_lower_bound(magis: Magis, small: Path, tmp_path: Path
         (["--memory-limit", "1GB", "--state-budget", "-5"], ["--state-budget -5"]),
         (["--memory-limit", "1GB", "--seed", "-5"], ["--seed -5"]),
         (["--memory-limit", "1GB", "--sed", "5"], ["--sed", "magis optimize --help"]),
+        (["--memory-limit", "1GB", "--strategy", "papers"], ["--strategy", 'mean "paper"']),
+        (["--memory-limit", "1GB", "--max-level", "2"], ["--max-level need --strategy paper"]),
+        (["--memory-limit", "1GB", "--random-fission"], ["need --strategy paper"]),
+        (
+            ["--memory-limit", "1GB", "--strategy", "paper", "--batch-parts", "2"],
+            ["--batch-parts does not go with --strategy paper"],
+        ),
         (["--memory-limit"], ["--memory-limit"]),
     ],
 )

@@ -32,6 +32,11 @@ X = torch.ones(2)
             "on_new_shape='ignore' is not understood; choose one of replan",
         ),
         ({"verify": "maybe"}, "verify='maybe' is not understood"),
+        (
+            {"strategy": "random"},
+            "strategy='random' is not understood; choose one of default, paper",
+        ),
+        ({"strategy": "paper", "batch_parts": 2}, "leave batch_parts out"),
         ({"time_budget": -1}, "time_budget=-1 must be a number that is at least 0"),
         ({"time_budget": "10s"}, "time_budget='10s' must be a number"),
         ({"plan_cache": 0}, "plan_cache=0 must be a number that is at least 1"),

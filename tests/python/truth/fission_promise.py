@@ -119,6 +119,7 @@ def accounts(
     scratch: bool = False,
     exact: bool = False,
     parts: int = 0,
+    strategy: str = "default",
     **options: Any,
 ) -> dict[str, Any]:
     """Of the plan that the optimizer makes for `share` of the transient bytes of program order, the
@@ -143,6 +144,7 @@ def accounts(
         time_budget=20.0,
         exact=exact,
         batch_parts=parts,
+        strategy=strategy,
     )
     plan = _core.Plan.parse(with_parts_measured(result.plan.text())) if scratch else result.plan
     subject = Subject(text, inputs_from(text, model, batch, state=states(text)))

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "magis/analysis/region.h"
@@ -39,6 +40,22 @@ struct Progress {
   Bytes bound = 0;  // no plan of the graph stays below it
 };
 
+enum class Strategy : uint8_t {
+  standard,
+  paper,  // the search that the MAGIS paper describes (section 6.2, Alg. 3)
+};
+
+// From "default" or "paper"; throws UserError.
+Strategy parse_strategy(std::string_view name);
+
+// What the paper's ablations change (its section 7.3); for Strategy::paper alone.
+struct PaperOptions {
+  bool random_fission = false;        // regions anywhere, instead of the fission tree's
+  bool naive_schedule_rules = false;  // matched on the whole graph, not only at hotspots
+  int max_level = 4;                  // L of Alg. 1
+  bool operator==(const PaperOptions&) const = default;
+};
+
 struct OptimizeOptions {
   Limit limit;
   Seconds time_budget = 10;  // decides after which round to stop
@@ -55,6 +72,8 @@ struct OptimizeOptions {
   // What swapped tensors may take on the host; nothing: as much as the profile has; 0: nothing is
   // swapped.
   std::optional<Bytes> host_memory = {};
+  Strategy strategy = Strategy::standard;  // optimize() alone reads it
+  PaperOptions paper = {};
   // Called between rounds on the calling thread; false stops the search, the best plan so far is
   // returned.
   std::function<bool(const Progress&)> progress;
@@ -85,7 +104,7 @@ LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& pro
                                     bool swap = false);
 // Never worse than program order, unless batch_parts asks for it. Deterministic for a given seed
 // and number of rounds. Throws UserError if the batch cannot run in batch_parts parts, naming what
-// stands in the way.
+// stands in the way, and if options do not go with the strategy.
 OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
                         const OptimizeOptions& options);
 // Plans from the fastest to the smallest, each slower and smaller than the one before; at most one
