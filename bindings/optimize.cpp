@@ -93,9 +93,9 @@ PyResult planned(const std::shared_ptr<const Graph>& source, OptimizeResult resu
 
 PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
-             uint64_t seed, int threads, bool fission, bool exact, int64_t batch_parts,
-             std::optional<Bytes> host_memory, const std::string& strategy, bool random_fission,
-             bool naive_schedule_rules, int max_level, nb::object callback) {
+             uint64_t seed, int threads, Bytes search_memory, bool fission, bool exact,
+             int64_t batch_parts, std::optional<Bytes> host_memory, const std::string& strategy,
+             bool random_fission, bool naive_schedule_rules, int max_level, nb::object callback) {
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
   const DeviceProfile& profile = device_profile(device);
@@ -107,6 +107,7 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   options.state_budget = state_budget;
   options.seed = seed;
   options.threads = threads;
+  options.search_memory = search_memory;
   options.fission = fission;
   options.exact = exact;
   options.batch_parts = batch_parts;
@@ -128,15 +129,16 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
 }
 
 std::vector<PyResult> run_frontier(const PyGraph& g, const std::string& device, Seconds time_budget,
-                                   int64_t state_budget, uint64_t seed, int threads, bool fission,
-                                   bool exact, std::optional<Bytes> host_memory,
-                                   nb::object callback) {
+                                   int64_t state_budget, uint64_t seed, int threads,
+                                   Bytes search_memory, bool fission, bool exact,
+                                   std::optional<Bytes> host_memory, nb::object callback) {
   const DeviceProfile& profile = device_profile(device);
   OptimizeOptions options;
   options.time_budget = time_budget;
   options.state_budget = state_budget;
   options.seed = seed;
   options.threads = threads;
+  options.search_memory = search_memory;
   options.fission = fission;
   options.exact = exact;
   options.host_memory = host_memory;
@@ -222,14 +224,14 @@ void bind_optimize(nb::module_& m) {
       .def_prop_ro("host_bytes", [](R r) { return r.result.found.host_peak; });
   m.def("optimize", &run, "graph"_a, nb::kw_only(), "device"_a, "memory_limit"_a = nb::none(),
         "latency_limit"_a = nb::none(), "time_budget"_a = 10.0, "state_budget"_a = 0, "seed"_a = 0,
-        "threads"_a = 1, "fission"_a = true, "exact"_a = false, "batch_parts"_a = 0,
-        "host_memory"_a = nb::none(), "strategy"_a = "default", "random_fission"_a = false,
-        "naive_schedule_rules"_a = false, "max_level"_a = PaperOptions{}.max_level,
-        "progress"_a = nb::none());
+        "threads"_a = 1, "search_memory"_a = Bytes{1} << 30, "fission"_a = true, "exact"_a = false,
+        "batch_parts"_a = 0, "host_memory"_a = nb::none(), "strategy"_a = "default",
+        "random_fission"_a = false, "naive_schedule_rules"_a = false,
+        "max_level"_a = PaperOptions{}.max_level, "progress"_a = nb::none());
   m.def("find_frontier", &run_frontier, "graph"_a, nb::kw_only(), "device"_a,
         "time_budget"_a = 30.0, "state_budget"_a = 0, "seed"_a = 0, "threads"_a = 1,
-        "fission"_a = true, "exact"_a = false, "host_memory"_a = nb::none(),
-        "progress"_a = nb::none());
+        "search_memory"_a = Bytes{1} << 30, "fission"_a = true, "exact"_a = false,
+        "host_memory"_a = nb::none(), "progress"_a = nb::none());
 }
 
 }  // namespace magis

@@ -172,6 +172,7 @@ def optimize(
     time_budget: float = 10.0,
     state_budget: int = 0,
     seed: int = 0,
+    search_memory: int = 1 << 30,  # bytes, about the most that waiting states take
     threads: int = 1,  # they change how long it takes, and nothing else
     fission: bool = True,  # regions may run in parts of an axis: the plan's graph then has loops
     exact: bool = False,  # no sums that are added up part by part
@@ -193,6 +194,7 @@ def find_frontier(
     state_budget: int = 0,
     seed: int = 0,
     threads: int = 1,
+    search_memory: int = 1 << 30,
     fission: bool = True,
     exact: bool = False,
     host_memory: int | None = None,

@@ -214,6 +214,15 @@ def parse_limit(memory_limit: Any = None, latency_limit: Any = None) -> Limit:
 
 def parse_host_memory(value: Any) -> int:
     """Bytes that may be kept on the host, 0 or more; LimitError names the accepted forms."""
+    return _parse_bytes(value, "host memory", "0: nothing is kept there")
+
+
+def parse_search_memory(value: Any) -> int:
+    """Bytes that the search's waiting states may take; LimitError names the accepted forms."""
+    return _parse_bytes(value, "search memory", "0: one state at a time")
+
+
+def _parse_bytes(value: Any, what: str, zero: str) -> int:
     count = None
     if isinstance(value, str):
         match = _QUANTITY.fullmatch(value)
@@ -223,8 +232,8 @@ def parse_host_memory(value: Any) -> int:
             count = operator.index(value)
     if count is None or not 0 <= count <= _LARGEST_BYTES:
         raise LimitError(
-            f"host memory {_shown(value)} is not understood; give a number of bytes, or a string "
-            'with a unit such as "8GiB" (0: nothing is kept there)'
+            f"{what} {_shown(value)} is not understood; give a number of bytes, or a string "
+            f'with a unit such as "8GiB" ({zero})'
         )
     return count
 

@@ -87,8 +87,8 @@ class Collector {
 
   void add_labelling(const Labelling& labelling) {
     const std::vector<OpId>& members = labelling.operators;
-    for (FissionRegion& region :
-         largest_regions(axes_, labelling, members, weights_, options_.regions_per_labelling)) {
+    for (FissionRegion& region : largest_regions(axes_, labelling, members, weights_,
+                                                 options_.regions_per_labelling, options_.stop)) {
       add(std::move(region));
     }
     const auto is_backward = [&](OpId op) { return axes_.graph().op(op).backward; };
@@ -128,8 +128,8 @@ class Collector {
       for (const std::size_t end : ends) {
         if (end <= begin || (begin == 0 && end == members.size())) continue;
         if (options_.stop && options_.stop()) return;
-        auto region =
-            largest_region(axes_, labelling, members.subspan(begin, end - begin), weights_);
+        auto region = largest_region(axes_, labelling, members.subspan(begin, end - begin),
+                                     weights_, options_.stop);
         if (region) add(*std::move(region));
       }
     }

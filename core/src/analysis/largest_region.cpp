@@ -13,8 +13,8 @@ namespace {
 class RegionCut {
  public:
   RegionCut(const AxisGraph& axes, const Labelling& labelling, std::span<const OpId> allowed,
-            const OpWeights& weights)
-      : axes_(axes), graph_(axes.graph()), labelling_(labelling), weights_(weights) {
+            const OpWeights& weights, const std::function<bool()>& stop)
+      : axes_(axes), graph_(axes.graph()), labelling_(labelling), weights_(weights), stop_(stop) {
     for (const OpId op : allowed) {
       if (labelling.contains(op)) members_.push_back(op);
     }
@@ -106,10 +106,12 @@ class RegionCut {
     for (const auto& [producer, consumer] : faults_) {
       network.add_edge(begun(producer), ended(consumer), FlowNetwork::kUnbounded);
     }
-    const std::vector<bool> side = network.source_side(source, sink);
+    const std::optional<std::vector<bool>> side = network.source_side(source, sink, stop_);
     std::vector<OpId> chosen;
+    if (!side) return chosen;
     for (const OpId op : members_) {
-      if (side[static_cast<std::size_t>(begun(op))] && !side[static_cast<std::size_t>(ended(op))]) {
+      const auto begun_at = static_cast<std::size_t>(begun(op));
+      if ((*side)[begun_at] && !(*side)[static_cast<std::size_t>(ended(op))]) {
         chosen.push_back(op);
       }
     }
@@ -120,6 +122,7 @@ class RegionCut {
   const Graph& graph_;
   const Labelling& labelling_;
   const OpWeights& weights_;
+  const std::function<bool()>& stop_;
   std::vector<OpId> members_;
   int32_t first_ = 0;
   std::vector<Place> places_;
@@ -174,14 +177,14 @@ std::vector<OpId> heaviest_piece(const Graph& graph, const std::vector<OpId>& op
 
 std::vector<OpId> heaviest_set(const AxisGraph& axes, const Labelling& labelling,
                                std::span<const OpId> allowed, const OpWeights& weights) {
-  return RegionCut(axes, labelling, allowed, weights).run();
+  return RegionCut(axes, labelling, allowed, weights, {}).run();
 }
 
 std::optional<FissionRegion> largest_region(const AxisGraph& axes, const Labelling& labelling,
-                                            std::span<const OpId> allowed,
-                                            const OpWeights& weights) {
+                                            std::span<const OpId> allowed, const OpWeights& weights,
+                                            const std::function<bool()>& stop) {
   if (labelling.length <= 1) return std::nullopt;
-  const std::vector<OpId> set = heaviest_set(axes, labelling, allowed, weights);
+  const std::vector<OpId> set = RegionCut(axes, labelling, allowed, weights, stop).run();
   if (set.empty()) return std::nullopt;
   FissionRegion region;
   region.operators = heaviest_piece(axes.graph(), set, weights);
@@ -192,11 +195,11 @@ std::optional<FissionRegion> largest_region(const AxisGraph& axes, const Labelli
 
 std::vector<FissionRegion> largest_regions(const AxisGraph& axes, const Labelling& labelling,
                                            std::span<const OpId> allowed, const OpWeights& weights,
-                                           int limit) {
+                                           int limit, const std::function<bool()>& stop) {
   std::vector<OpId> left(allowed.begin(), allowed.end());
   std::vector<FissionRegion> regions;
   while (static_cast<int>(regions.size()) < limit) {
-    auto region = largest_region(axes, labelling, left, weights);
+    auto region = largest_region(axes, labelling, left, weights, stop);
     if (!region) break;
     std::vector<OpId> rest;
     std::ranges::set_difference(left, region->operators, std::back_inserter(rest));

@@ -9,9 +9,13 @@ void FlowNetwork::add_edge(int from, int to, int64_t capacity) {
   edges_.push_back({to, from, 0});
 }
 
-std::vector<bool> FlowNetwork::source_side(int source, int sink) {
+std::optional<std::vector<bool>> FlowNetwork::source_side(int source, int sink,
+                                                          const std::function<bool()>& stop) {
   index_edges();
-  while (find_levels(source, sink)) augment(source, sink);
+  while (find_levels(source, sink)) {
+    augment(source, sink, stop);
+    if (stop && stop()) return std::nullopt;
+  }
   std::vector<bool> side(nodes_.size() - 1);
   for (std::size_t n = 0; n < side.size(); ++n) side[n] = nodes_[n].level >= 0;
   return side;
@@ -54,11 +58,12 @@ bool FlowNetwork::find_levels(int source, int sink) {
 
 // Pushes flow along shortest paths until none is left. Iterative: paths are as long as the graph is
 // deep.
-void FlowNetwork::augment(int source, int sink) {
+void FlowNetwork::augment(int source, int sink, const std::function<bool()>& stop) {
   std::vector<int> path;  // edges
   int n = source;
   while (true) {
     if (n == sink) {
+      if (stop && stop()) return;
       int64_t flow = kUnbounded;
       for (const int e : path) flow = std::min(flow, edge(e).capacity);
       std::size_t keep = path.size();

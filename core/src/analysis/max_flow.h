@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <vector>
 
 namespace magis {
@@ -16,7 +18,9 @@ class FlowNetwork {
   void add_edge(int from, int to, int64_t capacity);
   // The nodes on the source's side of a minimum cut: the fewest of all minimum cuts. The sum of
   // the bounded capacities is less than kUnbounded.
-  std::vector<bool> source_side(int source, int sink);
+  // `stop` is asked now and then: if it says so there is none, and nothing is returned.
+  std::optional<std::vector<bool>> source_side(int source, int sink,
+                                               const std::function<bool()>& stop = {});
 
  private:
   struct Edge {
@@ -31,7 +35,7 @@ class FlowNetwork {
 
   void index_edges();
   bool find_levels(int source, int sink);
-  void augment(int source, int sink);
+  void augment(int source, int sink, const std::function<bool()>& stop);
   Node& node(int n) { return nodes_[static_cast<std::size_t>(n)]; }
   Edge& edge(int e) { return edges_[static_cast<std::size_t>(e)]; }
 

@@ -10,14 +10,22 @@ constexpr double kRelaxation = 1.1;
 constexpr std::size_t kSuccessors = 48;  // kept of one state's
 constexpr std::size_t kMostNodes = 4'000;
 
+// Each is a mode for every use, and its successors in the queue.
+std::size_t nodes_within(Bytes memory, std::size_t uses) {
+  constexpr std::size_t kSuccessorBytes = 64;
+  const std::size_t each = uses + kSuccessors * kSuccessorBytes;
+  return std::clamp<std::size_t>(static_cast<std::size_t>(memory) / each, 1, kMostNodes);
+}
+
 }  // namespace
 
 BestFirst::BestFirst(Evaluator& evaluator, Scorer& scorer, Budget& budget,
-                     std::span<const std::vector<EdgeId>> classes)
+                     std::span<const std::vector<EdgeId>> classes, Bytes memory)
     : evaluator_(evaluator),
       scorer_(scorer),
       budget_(budget),
       classes_(classes),
+      most_nodes_(nodes_within(memory, evaluator.problem().edge_op.size())),
       class_of_(evaluator.problem().edge_op.size(), -1),
       slot_(evaluator.problem().edge_op.size(), -1),
       class_gain_(classes.size()),
@@ -39,7 +47,7 @@ bool BestFirst::run(Incumbent& incumbent, int64_t patience) {
   seen_.insert(evaluator_.hash());
   expand(incumbent);
   int64_t idle = 0;
-  while (!queue_.empty() && idle < patience && nodes_.size() < kMostNodes && !budget_.stopped()) {
+  while (!queue_.empty() && idle < patience && nodes_.size() < most_nodes_ && !budget_.stopped()) {
     const Queued queued = queue_.top();
     queue_.pop();
     idle = visit(queued, incumbent) ? 0 : idle + 1;

@@ -18,8 +18,9 @@ namespace magis {
 
 class BestFirst {
  public:
+  // `memory`: about what the states that wait may take.
   BestFirst(Evaluator& evaluator, Scorer& scorer, Budget& budget,
-            std::span<const std::vector<EdgeId>> classes);
+            std::span<const std::vector<EdgeId>> classes, Bytes memory);
 
   // From the incumbent, until `patience` states popped in a row have not improved on it, or the
   // queue is empty. Returns whether the incumbent got better.
@@ -48,6 +49,7 @@ class BestFirst {
   Scorer& scorer_;
   Budget& budget_;
   std::span<const std::vector<EdgeId>> classes_;
+  std::size_t most_nodes_;
   IdMap<EdgeId, int32_t> class_of_;
   IdMap<EdgeId, int32_t> slot_;             // index in the scorer's edges; -1: left out
   std::vector<IdMap<EdgeId, Mode>> nodes_;  // modes of the expanded states

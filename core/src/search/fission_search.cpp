@@ -24,6 +24,7 @@ constexpr double kRaceShare = 0.5;
 constexpr double kExtensionShare = 0.75;
 constexpr double kShortShare = 0.05;
 constexpr double kReorderingShare = 0.15;  // of a search that has to find good orders, too
+constexpr double kFirstPatience = 0.25;    // the others are waiting
 constexpr int kHopeless = 5;               // of them in a row that lead nowhere end the race
 constexpr int kExtensions = 4;
 constexpr std::size_t kFinalists = 3;
@@ -135,6 +136,7 @@ Allowance FissionSearch::allowance(double share, std::size_t count, double patie
   Allowance allowance{.seconds = std::max(0.0, std::min(span_.share(share), left())),
                       .patience = patience,
                       .round = round_,
+                      .memory = options_.search_memory / static_cast<Bytes>(kBatch + 1),
                       .archives = archives_};
   if (options_.state_budget > 0) {
     const auto whole = static_cast<double>(span_.states_end - span_.states_begin);
@@ -272,10 +274,15 @@ Cost FissionSearch::cost_of_baseline() const {
 
 // `searched_trials` holds the graph without regions.
 void FissionSearch::search_regions(std::vector<Trial>& searched_trials) {
-  std::vector<Trial> waiting =
-      sieved({first_trials(*ground_)}, monitor_.elapsed() + span_.share(kSieveShare));
+  // Even of a long budget not much goes by before anything is searched.
+  const Seconds at_once = std::min(span_.share(kSieveShare), std::max(0.3, span_.share(0.001)));
+  std::vector<Trial> waiting = sieved({first_trials(*ground_, stop_looking(at_once))},
+                                      monitor_.elapsed() + span_.share(kSieveShare));
   std::vector<Task> first;
-  if (!waiting.empty()) first = short_batch(waiting, 1);
+  if (!waiting.empty()) {
+    first = short_batch(waiting, 1);
+    first.front().allowance.patience = kFirstPatience;
+  }
   first.push_back({&searched_trials[0], allowance(kUnsplitShare, 2, 1)});
   search(first);
   if (!waiting.empty()) move_front(1, waiting, searched_trials);
@@ -293,12 +300,22 @@ void FissionSearch::search_regions(std::vector<Trial>& searched_trials) {
   extend(maker, searched_trials);
 }
 
+// For regions, after so long: asked often, it calls back now and then.
+std::function<bool()> FissionSearch::stop_looking(Seconds seconds) {
+  constexpr Seconds kTelling = 0.02;
+  const Seconds begin = monitor_.elapsed();
+  return [this, until = begin + seconds, told = begin]() mutable {
+    const Seconds now = monitor_.elapsed();
+    if (now - told > kTelling) {
+      monitor_.tell();
+      told = now;
+    }
+    return monitor_.interrupted() || now > until;
+  };
+}
+
 TrialMaker FissionSearch::make_trials() {
-  const Seconds until = monitor_.elapsed() + span_.share(kSieveShare);
-  return TrialMaker(*ground_, [this, until] {
-    monitor_.tell();
-    return monitor_.interrupted() || monitor_.elapsed() > until;
-  });
+  return TrialMaker(*ground_, stop_looking(span_.share(kSieveShare)));
 }
 
 // Every region in every number of parts, and masks as bits alone.
@@ -335,8 +352,24 @@ std::vector<Trial> FissionSearch::sieved(std::vector<std::vector<Trial>> groups,
     trials[t].plain = *costs[t];
     if (costs[t]->time <= objective_.time_limit()) counted.push_back(std::move(trials[t]));
   }
+  take_plain(counted);
   sort_by_promise(counted);
   return counted;
+}
+
+// The best of them as it is, in program order, if it is better than what is known: regions alone
+// may save a lot, and it is known at once.
+void FissionSearch::take_plain(const std::vector<Trial>& counted) {
+  const auto best = std::ranges::min_element(
+      counted, [&](const Trial& a, const Trial& b) { return objective_.better(a.plain, b.plain); });
+  if (best == counted.end() || !objective_.better(best->plain, best_cost_)) return;
+  std::optional<Graph> made = searcher_.split(*best);
+  if (!made) return;
+  auto graph = std::make_shared<const Graph>(*std::move(made));
+  const CostTable costs = make_cost_table(*graph, profile_);
+  OptimizeResult result = result_of(*graph, costs, program_order(*graph));
+  result.met = objective_.met(best->plain);
+  set_best(std::move(result), best->regions, std::move(graph));
 }
 
 void FissionSearch::sort_by_promise(std::vector<Trial>& trials) const {

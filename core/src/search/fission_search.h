@@ -17,6 +17,7 @@
 // come by on the way counts.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -86,9 +87,11 @@ class FissionSearch {
   void search_as_asked();
   void search_trials();
   void search_regions(std::vector<Trial>& searched_trials);
+  std::function<bool()> stop_looking(Seconds seconds);
   TrialMaker make_trials();
   std::vector<std::vector<Trial>> all_trials(const TrialMaker& maker) const;
   std::vector<Trial> sieved(std::vector<std::vector<Trial>> groups, Seconds until);
+  void take_plain(const std::vector<Trial>& counted);
   void sort_by_promise(std::vector<Trial>& trials) const;
   void race(std::vector<Trial>& waiting, std::vector<Trial>& searched_trials, std::size_t most);
   bool is_near_best(const Trial& trial, double times) const;

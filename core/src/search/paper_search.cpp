@@ -25,6 +25,13 @@ namespace {
 constexpr double kRelaxation = 1.1;
 constexpr std::size_t kMostQueued = 50'000;
 
+// Each holds an order, and little beside it.
+std::size_t states_within(Bytes memory, std::size_t operators) {
+  constexpr std::size_t kRest = 1'000;
+  const std::size_t each = operators * sizeof(OpId) + kRest;
+  return std::clamp<std::size_t>(static_cast<std::size_t>(memory) / each, 1, kMostQueued);
+}
+
 // Regions that run in parts, nested.
 struct Regions {
   std::vector<FissionRegion> enabled;
@@ -70,7 +77,8 @@ class PaperSearch {
         problems_(graph, ground_, profile, options.host_memory.value_or(profile.host_memory),
                   options.exact),
         present_(problems_.find({})),
-        objective_(options.limit, present_->costs.persistent) {}
+        objective_(options.limit, present_->costs.persistent),
+        most_queued_(states_within(options.search_memory, graph.op_count())) {}
 
   OptimizeResult run() {
     start();
@@ -201,7 +209,7 @@ class PaperSearch {
     if (objective_.better(state.cost, best_.cost)) best_ = state;
     if (!better_than_relaxed(state.cost, best_.cost)) return;
     queue_.insert(std::move(state));
-    if (queue_.size() > kMostQueued) queue_.erase(std::prev(queue_.end()));
+    if (queue_.size() > most_queued_) queue_.erase(std::prev(queue_.end()));
   }
 
   // BetterThan of Alg. 3.
@@ -337,6 +345,7 @@ class PaperSearch {
   Footprint baseline_;
   IncrementalScheduler scheduler_{rescheduling_options()};
   std::shared_ptr<const FissionTree> tree_;  // of the state being expanded
+  const std::size_t most_queued_;
   std::set<State, BetterFirst> queue_{BetterFirst{&objective_}};
   std::unordered_set<uint64_t> seen_;
   State best_;

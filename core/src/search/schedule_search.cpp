@@ -68,7 +68,7 @@ class Optimizer {
         random_(options.seed),
         classes_(repeated_uses(problem_)),
         greedy_(evaluator_, budget_, random_),
-        best_first_(evaluator_, greedy_.scorer(), budget_, classes_),
+        best_first_(evaluator_, greedy_.scorer(), budget_, classes_, options.search_memory),
         swaps_(make_swap_planner()),
         incumbent_(start()) {}
 

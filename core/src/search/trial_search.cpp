@@ -52,6 +52,7 @@ OptimizeResult TrialSearch::schedule(const Graph& graph, const CostTable& costs,
   options.seed += allowance.round;
   options.time_budget = allowance.seconds;
   options.state_budget = allowance.states;
+  options.search_memory = allowance.memory;
   if (!allowance.swaps) options.host_memory = 0;
   const Objective objective(options_.limit, source_costs_.persistent);
   Patience patience(objective, allowance.patience);

@@ -19,6 +19,7 @@ struct Allowance {
   int64_t states = 0;   // 0: no bound
   double patience = 1;  // Patience's factor; 0: endless
   uint64_t round = 0;   // added to the seed
+  Bytes memory = 0;     // as OptimizeOptions::search_memory
   bool swaps = true;
   const KnownOrders* known = nullptr;  // of a graph with the same regions
   bool reorders = false;               // even if there are such orders

@@ -19,8 +19,9 @@ constexpr std::size_t kExtensions = 24;
 
 }  // namespace
 
-std::vector<Trial> first_trials(const FissionGround& ground) {
+std::vector<Trial> first_trials(const FissionGround& ground, std::function<bool()> stop) {
   CandidateOptions options;
+  options.stop = std::move(stop);
   options.labelling_limit = kFirstLabellings;
   options.regions_per_labelling = 1;
   options.waist_limit = 0;

@@ -22,8 +22,9 @@ struct Trial {
   Decisions constructed = {};  // before it was improved at random; empty: that was not reached
 };
 
-// The region along the batch that saves most, in some numbers of parts: found at once.
-std::vector<Trial> first_trials(const FissionGround& ground);
+// The region along the batch that saves most, in some numbers of parts: found at once,
+// or when `stop` says so not at all.
+std::vector<Trial> first_trials(const FissionGround& ground, std::function<bool()> stop);
 
 class TrialMaker {
  public:

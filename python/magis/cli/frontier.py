@@ -107,6 +107,7 @@ def find(
             state_budget=budget.states,
             seed=budget.seed,
             threads=budget.threads,
+            search_memory=budget.memory,
             fission=fission,
             host_memory=host_memory,
             progress=progress,

@@ -36,7 +36,7 @@ from magis.cli.search import Budget, Method, Target, resolve, search
 from magis.cli.status import UsageError
 from magis.cli.subject import read_graph
 from magis.files import write_text
-from magis.limits import Limit, parse_limit
+from magis.limits import Limit, parse_limit, parse_search_memory
 from magis.report import Explanation, Report
 from magis.runtime.offload import choose_offload
 from magis.runtime.parts import what_stays_whole
@@ -97,6 +97,13 @@ def optimize(
             show_default=False,
         ),
     ] = None,
+    search_memory: Annotated[
+        str,
+        typer.Option(
+            metavar="BYTES",
+            help="About the most that the search's waiting states may take: 1GiB, 512MB or bytes.",
+        ),
+    ] = "1GiB",
     fission: Annotated[
         bool,
         typer.Option(
@@ -195,7 +202,9 @@ def optimize(
     else:
         limit = _limit(memory_limit, latency_limit)
         _check_outputs(file, output, emit)
-    budget = _budget(time_budget, 30.0 if frontier else 10.0, state_budget, seed, threads)
+    budget = _budget(
+        time_budget, 30.0 if frontier else 10.0, state_budget, seed, threads, search_memory
+    )
     one_of("--strategy", strategy, ("default", "paper"))
     method = Method(strategy, random_fission, naive_schedule_rules, max_level)
     _check_method(method, batch_parts)
@@ -284,7 +293,12 @@ def _number_or_text(value: str | None) -> str | int | float | None:
 
 
 def _budget(
-    seconds: float | None, usual_seconds: float, state_budget: int, seed: int, threads: int | None
+    seconds: float | None,
+    usual_seconds: float,
+    state_budget: int,
+    seed: int,
+    threads: int | None,
+    memory: str,
 ) -> Budget:
     time_budget = usual_seconds if seconds is None else seconds
     if not 0 <= time_budget < float("inf"):
@@ -295,7 +309,8 @@ def _budget(
         )
     if not 0 <= seed < 2**64:
         raise UsageError(f"--seed {seed}: must lie between 0 and 2^64 - 1")
-    return Budget(time_budget, state_budget, seed, choose_threads(threads))
+    memory_bytes = parse_search_memory(_number_or_text(memory))
+    return Budget(time_budget, state_budget, seed, choose_threads(threads), memory_bytes)
 
 
 def _check_method(method: Method, batch_parts: int) -> None:

@@ -26,6 +26,7 @@ class Budget:
     states: int  # 0: no bound
     seed: int
     threads: int
+    memory: int  # bytes that states waiting to be looked at may take
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ def search(
                 state_budget=budget.states,
                 seed=budget.seed,
                 threads=budget.threads,
+                search_memory=budget.memory,
                 fission=fission,
                 batch_parts=batch_parts,
                 host_memory=host_memory,

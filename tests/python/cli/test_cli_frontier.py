@@ -22,7 +22,7 @@ from magis.cli import main
 from magis.runtime.progress import counting
 from magis.verify import verify_plan
 
-SEARCH = ("--frontier", "--state-budget", "2000", "--threads", "1")
+SEARCH = ("--frontier", "--state-budget", "4000", "--threads", "1")
 
 
 @pytest.fixture(scope="module")

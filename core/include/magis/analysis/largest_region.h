@@ -8,6 +8,7 @@
 // cut.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -26,14 +27,14 @@ std::vector<OpId> heaviest_set(const AxisGraph& axes, const Labelling& labelling
                                std::span<const OpId> allowed, const OpWeights& weights);
 
 // The heaviest connected piece of that set, as a candidate (part == length): a valid region.
-// Nothing if it is empty or the axis has length 1.
+// Nothing if it is empty or the axis has length 1, or if `stop`, asked now and then, says so.
 std::optional<FissionRegion> largest_region(const AxisGraph& axes, const Labelling& labelling,
-                                            std::span<const OpId> allowed,
-                                            const OpWeights& weights);
+                                            std::span<const OpId> allowed, const OpWeights& weights,
+                                            const std::function<bool()>& stop = {});
 
 // The largest region, the largest in what it leaves over, and so on: at most `limit`.
 std::vector<FissionRegion> largest_regions(const AxisGraph& axes, const Labelling& labelling,
                                            std::span<const OpId> allowed, const OpWeights& weights,
-                                           int limit);
+                                           int limit, const std::function<bool()>& stop = {});
 
 }  // namespace magis

@@ -61,6 +61,8 @@ struct OptimizeOptions {
   Seconds time_budget = 10;  // decides after which round to stop
   int64_t state_budget = 0;  // evaluated states; 0: no bound
   uint64_t seed = 0;
+  // About the most that states waiting to be looked at take.
+  Bytes search_memory = Bytes{1} << 30;
   int threads = 1;      // they change how long the search takes, and nothing else
   bool fission = true;  // regions of the graph may run in parts
   // Regions may not add up sums part by part, which would round differently: those whose results
