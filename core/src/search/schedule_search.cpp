@@ -165,6 +165,7 @@ class Optimizer {
     reordered.push_back(evaluator_.decisions());
     if (part_.found && !budget_.stopped()) {
       part_.found->names = operator_names(graph_);
+      part_.found->orders.clear();  // of the same graph, searched before with other options
       for (const Decisions& plain : reordered) part_.found->orders.push_back(plain.order);
     }
     return reordered;
