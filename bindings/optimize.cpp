@@ -91,6 +91,22 @@ PyResult planned(const std::shared_ptr<const Graph>& source, OptimizeResult resu
           std::move(reason)};
 }
 
+// What a search for one limit and one for all have in common.
+OptimizeOptions search_options(Seconds time_budget, int64_t state_budget, uint64_t seed,
+                               int threads, Bytes search_memory, bool fission, bool exact,
+                               std::optional<Bytes> host_memory) {
+  OptimizeOptions options;
+  options.time_budget = time_budget;
+  options.state_budget = state_budget;
+  options.seed = seed;
+  options.threads = threads;
+  options.search_memory = search_memory;
+  options.fission = fission;
+  options.exact = exact;
+  options.host_memory = host_memory;
+  return options;
+}
+
 PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
              uint64_t seed, int threads, Bytes search_memory, bool fission, bool exact,
@@ -99,19 +115,12 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
   const DeviceProfile& profile = device_profile(device);
-  OptimizeOptions options;
+  OptimizeOptions options = search_options(time_budget, state_budget, seed, threads, search_memory,
+                                           fission, exact, host_memory);
   options.limit.kind = memory_limit ? Limit::Kind::memory : Limit::Kind::latency;
   options.limit.bytes = memory_limit.value_or(0);
   options.limit.seconds = latency_limit.value_or(0);
-  options.time_budget = time_budget;
-  options.state_budget = state_budget;
-  options.seed = seed;
-  options.threads = threads;
-  options.search_memory = search_memory;
-  options.fission = fission;
-  options.exact = exact;
   options.batch_parts = batch_parts;
-  options.host_memory = host_memory;
   options.strategy = parse_strategy(strategy);
   options.paper = {.random_fission = random_fission,
                    .naive_schedule_rules = naive_schedule_rules,
@@ -133,15 +142,8 @@ std::vector<PyResult> run_frontier(const PyGraph& g, const std::string& device, 
                                    Bytes search_memory, bool fission, bool exact,
                                    std::optional<Bytes> host_memory, nb::object callback) {
   const DeviceProfile& profile = device_profile(device);
-  OptimizeOptions options;
-  options.time_budget = time_budget;
-  options.state_budget = state_budget;
-  options.seed = seed;
-  options.threads = threads;
-  options.search_memory = search_memory;
-  options.fission = fission;
-  options.exact = exact;
-  options.host_memory = host_memory;
+  OptimizeOptions options = search_options(time_budget, state_budget, seed, threads, search_memory,
+                                           fission, exact, host_memory);
   PythonProgress progress(std::move(callback));
   options.progress = [&](const Progress& p) { return progress(p); };
   std::vector<PyResult> results;

@@ -103,11 +103,7 @@ def find(
         results = _core.find_frontier(
             graph,
             device=profile,
-            time_budget=budget.seconds,
-            state_budget=budget.states,
-            seed=budget.seed,
-            threads=budget.threads,
-            search_memory=budget.memory,
+            **budget.keywords(),
             fission=fission,
             host_memory=host_memory,
             progress=progress,

@@ -28,6 +28,16 @@ class Budget:
     threads: int
     memory: int  # bytes that states waiting to be looked at may take
 
+    def keywords(self) -> dict[str, Any]:
+        """For the core's searches."""
+        return {
+            "time_budget": self.seconds,
+            "state_budget": self.states,
+            "seed": self.seed,
+            "threads": self.threads,
+            "search_memory": self.memory,
+        }
+
 
 @dataclass(frozen=True)
 class Method:
@@ -123,11 +133,7 @@ def search(
             return _core.optimize(
                 graph,
                 device=profile,
-                time_budget=budget.seconds,
-                state_budget=budget.states,
-                seed=budget.seed,
-                threads=budget.threads,
-                search_memory=budget.memory,
+                **budget.keywords(),
                 fission=fission,
                 batch_parts=batch_parts,
                 host_memory=host_memory,
