@@ -1,3 +1,4 @@
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +9,7 @@
 #include "bindings.h"
 #include "magis/graph/text.h"
 #include "magis/transform/accumulate.h"
+#include "magis/transform/rewriting.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -168,6 +170,12 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro("inputs", &inputs)
       .def_prop_ro("outputs", &outputs)
       .def_prop_ro("tensors", &tensors)
+      .def_prop_ro("rewrites", [](const PyGraph& g) { return rewrites_of(*g.graph); })
+      .def_prop_ro("rounds_otherwise", [](const PyGraph& g) { return rounds_otherwise(*g.graph); })
+      .def_prop_ro("altered",
+                   [](const PyGraph& g) {
+                     return !g.graph->loops().empty() || !rewrites_of(*g.graph).empty();
+                   })
       .def_prop_ro("loop_count", [](const PyGraph& g) { return g.graph->loops().size(); })
       .def_prop_ro("operator_count", [](const PyGraph& g) { return g.graph->op_count(); })
       .def_prop_ro("persistent_bytes", [](const PyGraph& g) { return g.graph->persistent_bytes(); })

@@ -24,6 +24,7 @@ NB_MODULE(_core, m) {
   magis::bind_plan(m);
   magis::bind_optimize(m);
   magis::bind_fission(m);
+  magis::bind_rewriting(m);
 
   m.def("device_profiles", &magis::device_profile_names);
   m.def("in_place_forms", [] {

@@ -82,11 +82,12 @@ int region_count(const std::vector<FissionRegion>& regions) {
 // What was found, with its program.
 PyResult planned(const std::shared_ptr<const Graph>& source, OptimizeResult result,
                  Bytes persistent) {
+  const std::shared_ptr<const Graph> rewritten = result.rewritten ? result.rewritten : source;
   const std::shared_ptr<const Graph> graph = result.split ? result.split : source;
   std::optional<Program> program = lower(*graph, result.decisions);
   MAGIS_CHECK(program.has_value(), "the search returned decisions that cannot be lowered");
   verify(*graph, *program);
-  std::string reason = bound_reason(*source, result.bound);
+  std::string reason = bound_reason(*rewritten, result.bound);
   return {source, PyPlan{graph, *std::move(program)}, std::move(result), persistent,
           std::move(reason)};
 }
@@ -94,8 +95,12 @@ PyResult planned(const std::shared_ptr<const Graph>& source, OptimizeResult resu
 // What a search for one limit and one for all have in common.
 OptimizeOptions search_options(Seconds time_budget, int64_t state_budget, uint64_t seed,
                                int threads, Bytes search_memory, bool fission, bool exact,
-                               std::optional<Bytes> host_memory) {
+                               std::optional<Bytes> host_memory, bool recompute, bool rewrite,
+                               std::vector<std::string> without_rules) {
   OptimizeOptions options;
+  options.recompute = recompute;
+  options.rewrite = rewrite;
+  options.without_rules = std::move(without_rules);
   options.time_budget = time_budget;
   options.state_budget = state_budget;
   options.seed = seed;
@@ -111,12 +116,14 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
              uint64_t seed, int threads, Bytes search_memory, bool fission, bool exact,
              int64_t batch_parts, std::optional<Bytes> host_memory, const std::string& strategy,
-             bool random_fission, bool naive_schedule_rules, int max_level, nb::object callback) {
+             bool random_fission, bool naive_schedule_rules, int max_level, bool recompute,
+             bool rewrite, std::vector<std::string> without_rules, nb::object callback) {
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
   const DeviceProfile& profile = device_profile(device);
-  OptimizeOptions options = search_options(time_budget, state_budget, seed, threads, search_memory,
-                                           fission, exact, host_memory);
+  OptimizeOptions options =
+      search_options(time_budget, state_budget, seed, threads, search_memory, fission, exact,
+                     host_memory, recompute, rewrite, std::move(without_rules));
   options.limit.kind = memory_limit ? Limit::Kind::memory : Limit::Kind::latency;
   options.limit.bytes = memory_limit.value_or(0);
   options.limit.seconds = latency_limit.value_or(0);
@@ -140,10 +147,12 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
 std::vector<PyResult> run_frontier(const PyGraph& g, const std::string& device, Seconds time_budget,
                                    int64_t state_budget, uint64_t seed, int threads,
                                    Bytes search_memory, bool fission, bool exact,
-                                   std::optional<Bytes> host_memory, nb::object callback) {
+                                   std::optional<Bytes> host_memory, bool recompute, bool rewrite,
+                                   std::vector<std::string> without_rules, nb::object callback) {
   const DeviceProfile& profile = device_profile(device);
-  OptimizeOptions options = search_options(time_budget, state_budget, seed, threads, search_memory,
-                                           fission, exact, host_memory);
+  OptimizeOptions options =
+      search_options(time_budget, state_budget, seed, threads, search_memory, fission, exact,
+                     host_memory, recompute, rewrite, std::move(without_rules));
   PythonProgress progress(std::move(callback));
   options.progress = [&](const Progress& p) { return progress(p); };
   std::vector<PyResult> results;
@@ -229,11 +238,13 @@ void bind_optimize(nb::module_& m) {
         "threads"_a = 1, "search_memory"_a = Bytes{1} << 30, "fission"_a = true, "exact"_a = false,
         "batch_parts"_a = 0, "host_memory"_a = nb::none(), "strategy"_a = "default",
         "random_fission"_a = false, "naive_schedule_rules"_a = false,
-        "max_level"_a = PaperOptions{}.max_level, "progress"_a = nb::none());
+        "max_level"_a = PaperOptions{}.max_level, "recompute"_a = true, "rewrite"_a = true,
+        "without_rules"_a = std::vector<std::string>(), "progress"_a = nb::none());
   m.def("find_frontier", &run_frontier, "graph"_a, nb::kw_only(), "device"_a,
         "time_budget"_a = 30.0, "state_budget"_a = 0, "seed"_a = 0, "threads"_a = 1,
         "search_memory"_a = Bytes{1} << 30, "fission"_a = true, "exact"_a = false,
-        "host_memory"_a = nb::none(), "progress"_a = nb::none());
+        "host_memory"_a = nb::none(), "recompute"_a = true, "rewrite"_a = true,
+        "without_rules"_a = std::vector<std::string>(), "progress"_a = nb::none());
 }
 
 }  // namespace magis

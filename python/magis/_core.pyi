@@ -52,6 +52,12 @@ class Graph:
     @property
     def operator_count(self) -> int: ...
     @property
+    def rewrites(self) -> list[tuple[str, int]]: ...  # rules that made it, and how often each
+    @property
+    def rounds_otherwise(self) -> bool: ...  # than the captured one: sums of parts, rewrites
+    @property
+    def altered(self) -> bool: ...  # it has loops or rewrites
+    @property
     def loop_count(self) -> int: ...  # regions that run in parts
     @property
     def persistent_bytes(self) -> int: ...
@@ -183,6 +189,9 @@ def optimize(
     random_fission: bool = False,  # these three are the paper's ablations, for its strategy alone
     naive_schedule_rules: bool = False,
     max_level: int = 4,  # of the fission tree
+    recompute: bool = True,  # operators may run again
+    rewrite: bool = True,  # operators may be replaced by others that compute the same
+    without_rules: Sequence[str] = (),  # rewrite rules that are left out
     progress: Callable[[Progress], bool]
     | None = None,  # False stops; called without other threads, with the GIL
 ) -> Result: ...
@@ -198,10 +207,32 @@ def find_frontier(
     fission: bool = True,
     exact: bool = False,
     host_memory: int | None = None,
+    recompute: bool = True,
+    rewrite: bool = True,
+    without_rules: Sequence[str] = (),
     progress: Callable[[Progress], bool] | None = None,
 ) -> list[Result]:
     """Plans from the fastest to the smallest, each slower and smaller than the one before; at most
     one for every two per cent of the peak."""
+
+Rule: TypeAlias = tuple[str, str, bool, bool]
+"""(name, what it says, same bits, not in 16 bits)"""
+
+def rewrite_rules() -> list[Rule]: ...
+def check_rules(text: str, file_name: str = "<text>") -> list[Rule]:
+    """The rules of a file; UserError says where it is wrong."""
+
+def rule_example(rule: str, *, seed: int) -> tuple[Graph, Graph] | None:
+    """The left side of a rule in random shapes, and what the rule makes of it; None for rules that
+    are not written in the rule language, and for shapes that do not go."""
+
+def count_matches(graph: Graph) -> list[tuple[str, int]]: ...
+def rule_effects(graph: Graph, *, device: str) -> list[tuple[str, int, int, float, int]]:
+    """(rule, places where it matches, where it was applied by itself as that saves time, seconds
+    saved, change of the peak in program order)."""
+
+def rewrite_at_random(graph: Graph, *, count: int, seed: int) -> tuple[Graph, list[str]]:
+    """The graph after `count` matches taken at random, and which rules they were."""
 
 def in_place_forms() -> list[tuple[str, str, str, list[int]]]:
     """(operator, spelling in place, keyword for the operand or "", positions overwritable)."""

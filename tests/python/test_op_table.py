@@ -109,6 +109,10 @@ def special_arguments(name: str, make: Callable[[], torch.Tensor]) -> list[objec
     index = torch.arange(4)
     rows = torch.randn(4, SHAPE[1]).to(make().dtype)
     base = name.split(".")[1]
+
+    def factor(*shape: int) -> torch.Tensor:
+        return torch.randn(shape).to(make().dtype)
+
     special: dict[str, list[object]] = {
         "aten.clamp": [make(), -0.5, 0.5],
         "aten.clamp.Tensor": [make(), make(), make()],
@@ -125,6 +129,12 @@ def special_arguments(name: str, make: Callable[[], torch.Tensor]) -> list[objec
         "aten.index_put": [make(), [index], rows],
         "aten.index_add": [make(), 0, index, rows],
         "aten.index_copy": [make(), 0, index, rows],
+        "aten.addmm": [make(), factor(SHAPE[0], 8), factor(8, SHAPE[1])],
+        "aten.baddbmm": [
+            torch.stack([make(), make()]),
+            torch.stack([factor(SHAPE[0], 8)] * 2),
+            torch.stack([factor(8, SHAPE[1])] * 2),
+        ],
         "aten.index_fill.int_Scalar": [make(), 0, index, 2.0],
         "aten.index_fill.int_Tensor": [make(), 0, index, torch.tensor(2.0).to(make().dtype)],
     }
@@ -175,6 +185,8 @@ def makers(name: str) -> list[Callable[[], torch.Tensor]]:
         return [lambda: integers(torch.int64)]
     if base.startswith(("bitwise", "logical")) or base in ("eq", "ne", "lt", "le", "gt", "ge"):
         return [lambda: integers(torch.bool)]
+    if base in ("addmm", "baddbmm"):  # not in place in 16 bits on a CPU
+        return [lambda: floats(torch.float32)]
     return [
         lambda: floats(torch.float32),
         lambda: floats(torch.bfloat16),

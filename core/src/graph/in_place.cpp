@@ -41,6 +41,9 @@ std::optional<TensorId> overwritable(const Graph& graph, const Operator& op, int
   const Value& result = graph.value(op.results[0]);
   if (!operand.tensor.valid() || graph.tensor(operand.tensor).is_input) return std::nullopt;
   if (!result.type.defined || !same_elements(operand.type, result.type)) return std::nullopt;
+  if (op.info->in_place.wide_on_cpu && graph.device() == "cpu" && is_half(result.type.dtype)) {
+    return std::nullopt;
+  }
   if (!covers_its_tensor(graph, operand)) return std::nullopt;
   if (!others_keep_away(graph, op, operand.tensor, *id)) return std::nullopt;
   return operand.tensor;

@@ -194,6 +194,15 @@ OpGroup OpTableBuilder::in_place_exclusive(Names names) {
   return group;
 }
 
+void OpTableBuilder::writes_over_first(std::string_view name) {
+  OpInfo& info = entries_.find(name)->second;
+  info.in_place = {.spelling = std::string(name) + "_",
+                   .out_argument = {},
+                   .operands = {0},
+                   .exclusive = true,
+                   .wide_on_cpu = true};
+}
+
 OpGroup OpTableBuilder::in_place_as(std::string_view name, std::string_view spelling) {
   OpInfo& info = add(name, Purity::pure);
   info.in_place = {.spelling = std::string(spelling), .out_argument = {}, .operands = {0}};

@@ -49,6 +49,9 @@ class OpTableBuilder {
   OpGroup in_place(Names names, std::vector<int> operands = {0});
   // The same for kernels that are not elementwise.
   OpGroup in_place_exclusive(Names names);
+  // An entry that is there already has an op_ form that is not elementwise, over its first
+  // argument.
+  void writes_over_first(std::string_view name);
   // One whose op_ form is not named after it; it overwrites the first argument.
   OpGroup in_place_as(std::string_view name, std::string_view spelling);
   // A pure operator with a form that writes to the keyword `out_argument`.

@@ -43,6 +43,10 @@ void add_matmuls(OpTableBuilder& table) {
                       name.find("._addm") != name.npos;
     table.add(name, Purity::pure).flops = adds ? product_flops<1> : product_flops<0>;
   }
+  // The sum is written over what the product is added to.
+  for (std::string_view name : {"aten.addmm", "aten.baddbmm"}) {
+    table.writes_over_first(name);
+  }
   table.of({"aten.mm", "aten.mm.dtype"}).axes("mk, kn -> mn+k");
   table.of({"aten.bmm", "aten.bmm.dtype"}).axes("bmk, bkn -> bmn+k");
   table.of({"aten.mv"}).axes("mk, k -> m+k");

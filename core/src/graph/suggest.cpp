@@ -1,13 +1,13 @@
 // "Did you mean": the closest name there is.
+#include "graph/suggest.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "graph/parser.h"
 
 namespace magis {
-namespace {
 
-// Insertions, deletions and replacements that turn `a` into `b` (Levenshtein).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -22,8 +22,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row.back();
 }
-
-}  // namespace
 
 std::string suggest_value(const IdMap<ValueId, Value>& values, std::string_view unknown) {
   const Value* closest = nullptr;

@@ -8,7 +8,6 @@
 
 #include "magis/base/error.h"
 #include "magis/transform/opening.h"
-#include "search/paper_search.h"
 #include "search/schedule_search.h"
 
 namespace magis {
@@ -43,9 +42,10 @@ std::vector<FissionRegion> without_parts(std::vector<FissionRegion> regions) {
 }  // namespace
 
 FissionSearch::FissionSearch(const Graph& graph, const DeviceProfile& profile,
-                             const OptimizeOptions& options)
+                             const OptimizeOptions& options, std::optional<Footprint> baseline)
     : source_(graph),
       profile_(profile),
+      baseline_(baseline),
       options_(options),
       costs_(make_cost_table(graph, profile)),
       objective_(options.limit, costs_.persistent),
@@ -97,7 +97,7 @@ double FissionSearch::used() const {
 
 bool FissionSearch::is_perfect() const {
   return best_.met && objective_.limits_memory() &&
-         best_cost_.time <= to_picoseconds(best_.baseline.seconds);
+         best_cost_.time <= to_picoseconds(program_order_.seconds);
 }
 
 StopReason FissionSearch::stop_reason() const {
@@ -210,7 +210,8 @@ void FissionSearch::reorder() {
   OptimizeResult result = search_schedule(source_, costs_, options, {.bound = &bound_});
   monitor_.begin(0);
   monitor_.count(result.states_scored, result.states_evaluated);
-  best_.baseline = result.baseline;
+  program_order_ = result.baseline;
+  best_.baseline = baseline_.value_or(program_order_);
   set_best(std::move(result), {}, nullptr);
 }
 
@@ -233,13 +234,6 @@ void FissionSearch::search_as_asked() {
 
 LowerBound lower_bound_with_fission(const Graph& graph, const DeviceProfile& profile, bool swap) {
   return lower_bound_of(open(graph, openable_operators(graph)), profile, swap);
-}
-
-OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
-                        const OptimizeOptions& options) {
-  check_strategy(options);
-  if (options.strategy == Strategy::paper) return optimize_as_published(graph, profile, options);
-  return FissionSearch(graph, profile, options).run();
 }
 
 }  // namespace magis

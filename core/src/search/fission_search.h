@@ -38,7 +38,9 @@ namespace magis {
 
 class FissionSearch {
  public:
-  FissionSearch(const Graph& graph, const DeviceProfile& profile, const OptimizeOptions& options);
+  // Where `graph` is a rewritten one, `baseline` is the original's, in program order.
+  FissionSearch(const Graph& graph, const DeviceProfile& profile, const OptimizeOptions& options,
+                std::optional<Footprint> baseline = {});
 
   OptimizeResult run();
   std::vector<OptimizeResult> find_frontier();
@@ -118,7 +120,9 @@ class FissionSearch {
 
   const Graph& source_;
   const DeviceProfile& profile_;
-  OptimizeOptions options_;  // the limit changes where a frontier is looked for
+  const std::optional<Footprint> baseline_;
+  Footprint program_order_ = {};  // of the graph that is searched
+  OptimizeOptions options_;       // the limit changes where a frontier is looked for
   const CostTable costs_;
   Objective objective_;
   Monitor monitor_;  // before all that takes time

@@ -51,7 +51,7 @@ void FissionSearch::search_trials() {
 }
 
 Cost FissionSearch::cost_of_baseline() const {
-  return {best_.baseline.transient_peak, to_picoseconds(best_.baseline.seconds)};
+  return {program_order_.transient_peak, to_picoseconds(program_order_.seconds)};
 }
 
 // `searched_trials` holds the graph without regions.

@@ -139,9 +139,4 @@ OptimizeResult FissionSearch::frontier_plan(Point point) const {
   return plan;
 }
 
-std::vector<OptimizeResult> find_frontier(const Graph& graph, const DeviceProfile& profile,
-                                          const OptimizeOptions& options) {
-  return FissionSearch(graph, profile, options).find_frontier();
-}
-
 }  // namespace magis

@@ -26,7 +26,7 @@ Picoseconds to_picoseconds(Seconds seconds) {
 
 Seconds to_seconds(Picoseconds time) { return static_cast<Seconds>(time) / kPicosecondsPerSecond; }
 
-Problem::Problem(const Graph& source, const CostTable& table)
+Problem::Problem(const Graph& source, const CostTable& table, bool recompute)
     : graph(&source), costs(&table), recomputable(recomputable_operators(source)) {
   for (std::size_t t = 0; t < source.tensors().size(); ++t) {
     const TensorId id(t);
@@ -68,7 +68,7 @@ Problem::Problem(const Graph& source, const CostTable& table)
   for (std::size_t e = 0; e < edge_tensor.size(); ++e) {
     const TensorId tensor = edge_tensor[EdgeId(e)];
     const OpId reader = edge_op[EdgeId(e)];
-    droppable.push_back(managed[tensor] && recomputable[producer[tensor]] &&
+    droppable.push_back(recompute && managed[tensor] && recomputable[producer[tensor]] &&
                         may_copy_for(source, producer[tensor], reader));
     swappable.push_back(managed[tensor] && magis::swappable(source, tensor) &&
                         may_copy_for(source, producer[tensor], reader));

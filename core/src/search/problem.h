@@ -18,7 +18,8 @@ Seconds to_seconds(Picoseconds time);
 // A tensor is *managed* if the schedule decides how long it lives: it is neither an input nor an
 // output.
 struct Problem {
-  Problem(const Graph& graph, const CostTable& costs);
+  // Without `recompute` nothing is computed again.
+  Problem(const Graph& graph, const CostTable& costs, bool recompute = true);
 
   struct Operand {  // a managed tensor that an operator reads
     EdgeId edge;

@@ -60,7 +60,7 @@ class Optimizer {
         costs_(with_host_memory(costs, options)),
         options_(options),
         part_(part),
-        problem_(graph, costs_),
+        problem_(graph, costs_, options.recompute),
         evaluator_(problem_),
         bound_(part.bound ? *part.bound
                           : lower_bound(graph, costs_, {.swap = costs_.host_memory > 0})),

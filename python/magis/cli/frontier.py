@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from magis.cli.outcome import Outcome
-from magis.cli.search import Budget, Target, has_measured_scratch, target_of
+from magis.cli.search import Budget, Rules, Target, has_measured_scratch, target_of
 from magis.cli.status import UsageError
 from magis.errors import PlanError
 from magis.limits import Limit
@@ -89,7 +89,7 @@ def find(
     profile: str,
     budget: Budget,
     *,
-    fission: bool,
+    rules: Rules,
     host_memory: int | None,
 ) -> Frontier:
     """All plans found, verified. Ctrl-C ends the search; what was found so far comes back.
@@ -104,7 +104,7 @@ def find(
             graph,
             device=profile,
             **budget.keywords(),
-            fission=fission,
+            **rules.keywords(),
             host_memory=host_memory,
             progress=progress,
         )
@@ -137,6 +137,7 @@ class Chosen:
     report: Report
     target: Target
     warnings: list[str]
+    captured: str  # fingerprint of the graph that it was made for
 
 
 def choose_from(folder: Path, limit: Limit) -> Chosen:
@@ -144,7 +145,8 @@ def choose_from(folder: Path, limit: Limit) -> Chosen:
     index = read_index(folder)
     figures = index.figures
     position, met = choose(figures, limit)
-    plan, report = read_point(index, position)
+    plan, saved = read_point(index, position)
     target = target_of(limit, figures.baseline_peak_bytes, figures.baseline_seconds)
-    report = replace(report, limit=target.text, met=met)
-    return Chosen(plan, report, target, [] if met else [nearest_text(figures, limit)])
+    report = replace(saved.report, limit=target.text, met=met)
+    warnings = [] if met else [nearest_text(figures, limit)]
+    return Chosen(plan, report, target, warnings, saved.captured)

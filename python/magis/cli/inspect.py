@@ -1,10 +1,14 @@
 """`magis inspect`: where the memory of a graph or a plan goes."""
 
+from typing import Annotated
+
+import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from magis.cli.options import Explain, GraphOrPlanFile, Json, Profile, device_profile
 from magis.cli.outcome import Outcome
+from magis.cli.rules import rule_rows, rules_view
 from magis.cli.subject import Subject, read_subject
 from magis.report import Explanation, MemoryReport
 from magis.report import explain as explain_plan
@@ -12,13 +16,24 @@ from magis.report.render import memory_view
 
 
 def inspect(
-    file: GraphOrPlanFile, device: Profile = None, explain: Explain = False, json: Json = False
+    file: GraphOrPlanFile,
+    device: Profile = None,
+    explain: Explain = False,
+    rules: Annotated[
+        bool,
+        typer.Option(
+            "--rules",
+            help="List the rewrite rules: where each matches in the graph, how often it was "
+            "applied, and what it saves by itself.",
+        ),
+    ] = False,
+    json: Json = False,
 ) -> Outcome:
     """Show where the memory of a graph or a plan goes.
 
     The peak, what is live there by kind, by module and by operator, and the biggest tensors with
     the source lines that made them. With --explain, what a plan does and why, in place of these
-    tables.
+    tables; with --rules, the rewrite rules.
     """
     subject = read_subject(file)
     profile = device_profile(device or subject.profile, subject.graph.device)
@@ -35,6 +50,10 @@ def inspect(
         explanation = _explained(subject, profile)
         data["explanation"] = explanation.to_json()
         view = Group(subject.report, Text(""), explanation) if subject.report else explanation
+    if rules:
+        rows = rule_rows(subject.graph, subject.plan, profile)
+        data["rules"] = rows
+        view = rules_view(rows)
     return Outcome(data, view, json)
 
 

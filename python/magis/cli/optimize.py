@@ -32,6 +32,7 @@ from magis.cli.options import (
     one_of,
 )
 from magis.cli.outcome import Outcome
+from magis.cli.rules import KINDS, SWAP, choose_rules, kinds_of
 from magis.cli.search import Budget, Method, Target, resolve, search
 from magis.cli.status import UsageError
 from magis.cli.subject import read_graph
@@ -40,7 +41,7 @@ from magis.limits import Limit, parse_limit, parse_search_memory
 from magis.report import Explanation, Report
 from magis.runtime.offload import choose_offload
 from magis.runtime.parts import what_stays_whole
-from magis.runtime.plan_file import envelope
+from magis.runtime.plan_file import captured_fingerprint, envelope
 from magis.runtime.threads import MOST as MOST_THREADS
 from magis.runtime.threads import choose_threads
 
@@ -139,6 +140,25 @@ def optimize(
     ] = None,
     offload_to: OffloadTo = "host",
     offload_directory: OffloadDirectory = None,
+    kinds: Annotated[
+        str,
+        typer.Option(
+            "--rules",
+            metavar="LIST",
+            help="Kinds of change that the search may make: rewriting operators (taso), "
+            "recomputing (remat), keeping tensors on the host (swap), running regions in parts "
+            "(fission).",
+        ),
+    ] = ",".join(KINDS),
+    no_rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A rewrite rule that is left out; may be given several times. `magis inspect "
+            "--rules` lists them.",
+            show_default=False,
+        ),
+    ] = None,
     strategy: Annotated[
         str,
         typer.Option(
@@ -208,6 +228,11 @@ def optimize(
     one_of("--strategy", strategy, ("default", "paper"))
     method = Method(strategy, random_fission, naive_schedule_rules, max_level)
     _check_method(method, batch_parts)
+    rules = choose_rules(kinds, no_rule or [], fission=fission)
+    if SWAP not in kinds_of(kinds):
+        if swap or host_memory is not None:
+            raise UsageError("--rules leaves swapping out: leave out --swap and --host-memory too")
+        swap = False
     graph = read_graph(file)
     profile = device_profile(device, graph.device)
     offload = choose_offload(
@@ -218,13 +243,13 @@ def optimize(
         profile=profile,
     )
     if frontier:
-        found = find(graph, profile, budget, fission=fission, host_memory=offload.host_memory)
+        found = find(graph, profile, budget, rules=rules, host_memory=offload.host_memory)
         return frontier_outcome(found, output, json)
     target = resolve(
         graph,
         limit,
         profile,
-        fission=fission,
+        fission=rules.fission,
         host_memory=offload.host_memory,
         host_on_disk=offload.directory is not None,
     )
@@ -233,7 +258,7 @@ def optimize(
         target,
         profile,
         budget,
-        fission=fission,
+        rules=rules,
         batch_parts=batch_parts,
         host_memory=offload.host_memory,
         method=method,
@@ -244,12 +269,12 @@ def optimize(
         limit_text=target.text,
         replayed=graph.meta.get("replay", "not recorded"),
     )
-    obstacles = what_stays_whole(graph, profile) if batch_parts and fission else ""
+    obstacles = what_stays_whole(graph, profile) if batch_parts and rules.fission else ""
     warnings = [obstacles] if obstacles else []
     if not report.met:
         limit_text = f"the limit was not met ({report.limit}); the best plan found was kept"
         warnings.insert(0, limit_text)
-    chosen = Chosen(result.plan, report, target, warnings)
+    chosen = Chosen(result.plan, report, target, warnings, captured_fingerprint(graph))
     explanation = report.explain() if explain else None
     return _finish(file, chosen, output, emit, json, explanation)
 
@@ -264,7 +289,7 @@ def _finish(
 ) -> Outcome:
     """Writes what was asked for."""
     if output is not None:
-        write_text(output, envelope(chosen.plan, chosen.report))
+        write_text(output, envelope(chosen.plan, chosen.report, chosen.captured))
     if emit is not None:
         write_text(emit, chosen.plan.source(_heading(file, chosen.report)))
     return _outcome(

@@ -27,6 +27,7 @@ from magis.runtime.offload import choose_directory
 if TYPE_CHECKING:
     from magis import _core
     from magis.cli.trial import Run, Trial
+    from magis.runtime.plan_file import PlanFile
 
 # What libraries take behind PyTorch's back is shown from this share of the peak on.
 _WORTH_SAYING = 0.01
@@ -67,7 +68,8 @@ def run(
     Exit status: 0 the plan is equal and keeps its promise; 1 it is not or does not; 2 something is
     wrong with the input.
     """
-    found, profile = _read(plan)
+    found, saved = _read(plan)
+    profile = saved.device
     directory = choose_directory(offload_to, offload_directory)
     under_hook()
     _check_device(found)
@@ -75,7 +77,7 @@ def run(
     promised = found.simulate(here)
     eager_fits = _check_memory(found, promised, here, on_disk=directory is not None)
     with spinner("building the model"):
-        trial = _trial(found, model, str(plan), directory)
+        trial = _trial(found, saved.captured, model, str(plan), directory)
     difference = None
     with spinner("comparing with eager" if eager_fits else "running the plan"):
         if eager_fits:
@@ -93,8 +95,8 @@ def run(
     return _outcome(facts, json)
 
 
-def _read(path: Path) -> tuple[_core.Plan, str]:
-    """The plan, and the device profile that its promise is for."""
+def _read(path: Path) -> tuple[_core.Plan, PlanFile]:
+    """The plan, and the file that it is in."""
     from magis.runtime.plan_file import parse_envelope, parse_plan
 
     saved = parse_envelope(read_text(path, "`magis optimize -o` makes plans"), str(path))
@@ -105,7 +107,7 @@ def _read(path: Path) -> tuple[_core.Plan, str]:
             f"{path}: the optimizer's update is part of this plan, and calling such a step is not "
             "supported yet; capture without --optimizer to run it"
         )
-    return found, saved.device
+    return found, saved
 
 
 def _profile_here(plan: _core.Plan, profile: str) -> str:
@@ -131,13 +133,15 @@ def _check_device(plan: _core.Plan) -> None:
         torch.set_num_threads(int(threads))  # what kernels take as scratch depends on it
 
 
-def _trial(plan: _core.Plan, model: str | None, name: str, directory: Path | None) -> Trial:
+def _trial(
+    plan: _core.Plan, fingerprint: str, model: str | None, name: str, directory: Path | None
+) -> Trial:
     from magis.cli.trial import Trial, capture_again, check_same_graph
 
     meta = plan.graph.meta
     workload = workload_of(meta, model, device=plan.graph.device)
     captured = capture_again(workload, meta, plan.graph.device)
-    check_same_graph(plan, captured, name)
+    check_same_graph(plan, fingerprint, captured, name)
     return Trial(workload, captured, plan, directory)
 
 

@@ -50,6 +50,20 @@ class Method:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """Which kinds of change the search may make; `swap` is told by how much fits on the host."""
+
+    fission: bool = True
+    recompute: bool = True
+    rewrite: bool = True  # operators into others that compute the same
+    without_rules: tuple[str, ...] = ()  # rewrite rules, by name
+
+    def keywords(self) -> dict[str, Any]:
+        """For the core's searches."""
+        return {**asdict(self), "without_rules": list(self.without_rules)}
+
+
+@dataclass(frozen=True)
 class Target:
     """A limit for one graph under one device profile."""
 
@@ -117,7 +131,7 @@ def search(
     profile: str,
     budget: Budget,
     *,
-    fission: bool,
+    rules: Rules,
     batch_parts: int,
     host_memory: int | None,
     method: Method,
@@ -134,7 +148,7 @@ def search(
                 graph,
                 device=profile,
                 **budget.keywords(),
-                fission=fission,
+                **rules.keywords(),
                 batch_parts=batch_parts,
                 host_memory=host_memory,
                 **asdict(method),

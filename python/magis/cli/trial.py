@@ -22,6 +22,7 @@ from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.host_pool import HostPool
 from magis.runtime.model_view import ModelView
+from magis.runtime.plan_file import captured_fingerprint
 from magis.runtime.planned import PlannedStep
 from magis.runtime.sandbox import sandbox
 
@@ -80,7 +81,7 @@ class Trial:
                 self._view,
                 tolerance,
                 as_if_compiled=self._as_if_compiled,
-                in_parts=self._step.base.plan.graph.loop_count > 0,
+                rounds_otherwise=self._step.base.plan.graph.rounds_otherwise,
             )
         except ReplayError as error:
             return str(error)
@@ -167,15 +168,21 @@ def capture_again(workload: Workload, meta: dict[str, str], device: str) -> Capt
     )
 
 
-def check_same_graph(plan: _core.Plan, captured: Capture, name: str) -> None:
+def check_same_graph(plan: _core.Plan, fingerprint: str, captured: Capture, name: str) -> None:
     """Raises PlanError that names the first difference if `plan` is for another graph.
 
-    Measured scratch does not count: it belongs to the machine.
+    fingerprint: of the graph that it was made for, "" if the file does not say; then the plan's own
+    graph counts, which is another one where regions run in parts or operators are rewritten.
     """
     ours = _core.Graph.parse(captured.text, "captured graph")
     planned = _core.Graph.parse(_SCRATCH.sub("", plan.graph.text()), name)
-    if ours.fingerprint() == planned.fingerprint():
+    if captured_fingerprint(ours) == (fingerprint or planned.fingerprint()):
         return
+    if plan.graph.altered:
+        raise PlanError(
+            f"{name} is for another graph than this model and batch give. Make the plan again "
+            "with `magis capture` and `magis optimize`"
+        )
     raise PlanError(
         f"{name} is for another graph than this model and batch give: "
         f"{_first_difference(planned.text(), ours.text())}. Make the plan again "

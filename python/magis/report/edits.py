@@ -24,6 +24,7 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
     - `{"kind": "reorder", "moved": 12, "operators": 700}`: so many operators stand elsewhere
       relative to the others
       (the fewest that explain the new order). Absent if none does.
+    - `{"kind": "rewrite", "rule", "times"}`: a rewrite rule that was applied so often.
     - `{"kind": "recompute", "operator", "tensor", "module", "source", "times", "bytes",
       "seconds"}`: an operator that runs
       `times` times more than once. `bytes` is the size of its first result, `seconds` what its
@@ -42,7 +43,9 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
     names_before = [point.result for point in before.timeline]
     # A begin has the name of the operator whose parts it puts together, and stands elsewhere.
     names_after = [p.result for p in after.timeline if p.operator != "magis.begin"]
-    edits: list[Edit] = []
+    edits: list[Edit] = [
+        {"kind": "rewrite", "rule": rule, "times": times} for rule, times in plan.graph.rewrites
+    ]
     if moved := _moved(names_before, names_after):
         edits.append({"kind": "reorder", "moved": moved, "operators": len(names_before)})
     edits.extend(_recomputations(plan, after))

@@ -4,9 +4,10 @@ Every figure is counted by running programs on paper, none is estimated. What is
 difference between the peaks of two programs:
 
 - **Steps** lead from the baseline to the plan, each program with one kind of decision more: the
-  graph in program order; with its regions in parts, in program order; in the plan's order, nothing
-  recomputed or kept on the host; with what the plan recomputes; the plan. What the steps save adds
-  up to what the plan saves. Order, recomputation and swapping are undone on the plan's own graph.
+  graph in program order; rewritten and with its regions in parts, in program order; in the plan's
+  order, nothing recomputed or kept on the host; with what the plan recomputes; the plan. What the
+  steps save adds up to what the plan saves. Order, recomputation and swapping are undone on the
+  plan's own graph.
 - **Groups** are operators of one kind at one place in however many layers that are recomputed, or
   tensors that leave for the host. A group saves what the peak would be more if this group alone
   were undone: its first results kept, its tensors left on the device, everything else as it is,
@@ -42,9 +43,11 @@ def explain(plan: _core.Plan, device: str, report: Report | None = None) -> list
     """What `plan` does and why, under the profile `device`; plain dictionaries by `kind`:
 
     - `start`: `peak_bytes`, `seconds`, and in `source` of which program.
-    - `step`, up to four: `by` ("capture", "split", "reorder", "recompute", "swap") leads to
+    - `step`, up to four: `by` ("capture", "rewrite", "split", "rewrite_and_split",
+      "reorder", "recompute", "swap") leads to
       `peak_bytes` and `seconds`; that saved `saved_bytes` and cost `cost_seconds`, either of which
       may be negative. Steps that change neither are left out.
+    - `rewrite`, one per rule: `rule`, its `description`, and how many `times` it was applied.
     - `split`, one per loop, outer before inner: the report's edit of that name (see `find_edits`;
       without a report not what stood at the old peak), its `axis` (see `SplitAxes.of`), `inside`
       (the loop around it), `first` and `last` of its body (`{"operator", "module", "source",
@@ -80,6 +83,7 @@ class _Explainer:
         swapped = find.swapped()
         return [
             *self._steps(recomputed, swapped),
+            *self._rewrites(),
             *self._splits(),
             *self._groups("recompute", recomputed),
             *self._groups("swap", swapped),
@@ -104,7 +108,10 @@ class _Explainer:
             source = "the split graph in program order" if split else "the graph in program order"
             ends = [(source, as_made), *ends]
         else:
-            ends = [*self._before(self._report), *([("split", as_made)] if split else []), *ends]
+            made = [("split", as_made)] if split else []
+            if self._graph.rewrites:
+                made = [("rewrite_and_split" if split else "rewrite", as_made)]
+            ends = [*self._before(self._report), *made, *ends]
         source, start = ends[0]
         return [
             {"kind": "start", "source": source, "peak_bytes": start[0], "seconds": start[1]},
@@ -117,6 +124,15 @@ class _Explainer:
             return [(report.baseline_source, captured)]
         measured = (report.baseline_peak_bytes, report.baseline_seconds, 0.0)
         return [(report.baseline_source, measured), ("capture", captured)]
+
+    def _rewrites(self) -> list[Item]:
+        from magis import _core
+
+        words = {rule: description for rule, description, _, _ in _core.rewrite_rules()}
+        return [
+            {"kind": "rewrite", "rule": rule, "description": words.get(rule, ""), "times": times}
+            for rule, times in self._graph.rewrites
+        ]
 
     # ---- loops
 

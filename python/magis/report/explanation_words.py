@@ -19,6 +19,8 @@ _MOST_AT_PEAK = 8
 
 _STEPS = {
     "capture": "capturing it, which frees tensors at another time",
+    "rewrite": "rewriting operators",
+    "rewrite_and_split": "rewriting operators, and running regions in parts",
     "split": "running regions in parts",
     "reorder": "the order of operators alone",
     "recompute": "recomputing",
@@ -100,6 +102,8 @@ def _sections(items: list[Item]) -> Iterator[list[Line]]:
     for item in items:
         by_kind.setdefault(item["kind"], []).append(item)
     yield list(_way_down(by_kind))
+    if rewrites := by_kind.get("rewrite"):
+        yield list(_rewrites(rewrites))
     for item in by_kind.get("split", []):
         yield list(_split(item))
     for kind, title in (("recompute", "Recomputed"), ("swap", "Kept on the host for a while")):
@@ -133,6 +137,12 @@ def _way_down(by_kind: dict[str, list[Item]]) -> Iterator[Line]:
     if steps:
         last = steps[-1]
         yield Line((bytes_text(last["peak_bytes"]), seconds_text(last["seconds"]), "the plan"))
+
+
+def _rewrites(items: list[Item]) -> Iterator[Line]:
+    yield _title("Operators that were rewritten")
+    for item in items:
+        yield Line((f"{item['times']:,} x", f"{item['description']} ({item['rule']})"))
 
 
 def _split(item: Item) -> Iterator[Line]:

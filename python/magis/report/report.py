@@ -278,6 +278,9 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
 def _done(report: Report) -> list[tuple[str, list[tuple[str, ...]]]]:
     """(what was done, to whom: rows of a table)."""
     lines = []
+    rules = [f"{e['rule']} {e['times']:,} x" for e in report.edits if e["kind"] == "rewrite"]
+    if rules:
+        lines.append("rewritten: " + ", ".join(rules))
     for edit in report.edits:
         if edit["kind"] == "reorder":
             moved = plural(edit["moved"], "operator")

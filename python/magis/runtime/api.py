@@ -36,6 +36,7 @@ def optimize(
     verify: Verify = "auto",
     exact: bool = False,
     batch_parts: int = 0,
+    rewrite: bool = True,
     swap: bool | None = None,
     host_memory: int | str | None = None,
     offload_to: OffloadTo = "host",
@@ -74,10 +75,12 @@ def optimize(
         verify: "auto" runs each new capture once against eager, on the batch or, if eager does not
             fit, on a smaller one;
             "off" does not.
-        exact: regions that run in parts must give the very bits of eager too; where a replay on
-            this machine shows that they do not, the step is planned without regions.
+        exact: regions that run in parts, and rewrites, must give the very bits of eager too; where
+            a replay on this machine shows that they do not, the step is planned without them.
         batch_parts: run what can be split along the axis of the batch in so many parts, instead of
             leaving that to the search; the last part is shorter where the number does not divide.
+        rewrite: whether operators may be replaced by others that compute the same up to rounding
+            (`magis inspect --rules` lists the rules), where that saves time.
         swap: whether tensors may leave the device for a while. None: in plans for a GPU, wherever
             they run, and where `host_memory` or `offload_to` says so; True also in plans for a CPU,
             which is its own host.
@@ -88,7 +91,8 @@ def optimize(
         offload_directory: a folder on a local disk.
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
-            None asks for equal bits, but for the rounding of sums that are added up part by part.
+            None asks for equal bits, but for the rounding of sums that are added up part by part
+            and of rewritten operators.
         on_new_shape: what to do when something that was fixed at capture has changed: "replan", run
             the call "eager", or
             "error".
@@ -150,6 +154,7 @@ def optimize(
         progress=progress,
         exact=exact,
         batch_parts=batch_parts,
+        rewrite=rewrite,
         host_memory=offload.host_memory,
         frontier=frontier,
         strategy=strategy,

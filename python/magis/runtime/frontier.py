@@ -151,16 +151,16 @@ class Frontier:
         most_seconds: float | None,
         *,
         most_on_host: int,
-        fission: bool = True,
+        alter: bool = True,
     ) -> FrontierPoint | None:
         """The best plan within a limit, in bytes or in seconds, or the one that comes nearest, with
-        whether it keeps it. None if no plan has so little on the host, or, without `fission`, runs
-        without parts.
+        whether it keeps it. None if no plan has so little on the host, or, without `alter`, is
+        for the graph as it was captured.
         """
         allowed = [
             point
             for point in self.points
-            if point.host_bytes <= most_on_host and (fission or not point.regions)
+            if point.host_bytes <= most_on_host and (alter or not point.plan.graph.altered)
         ]
         if not allowed:
             return None

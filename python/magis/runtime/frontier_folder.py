@@ -30,7 +30,14 @@ from magis.report.frontier import FrontierFigures, PlanFigures
 from magis.runtime.frontier import Frontier, FrontierPoint
 from magis.runtime.interrupts import DeferredInterrupt
 from magis.runtime.plan_fields import check_integer, check_object, wrong_field
-from magis.runtime.plan_file import envelope, parse_graph, parse_plan, read_plan
+from magis.runtime.plan_file import (
+    PlanFile,
+    captured_fingerprint,
+    envelope,
+    parse_graph,
+    parse_plan,
+    read_plan,
+)
 
 FORMAT = 1
 INDEX = "frontier.json"
@@ -123,8 +130,8 @@ def read_frontier(folder: str | os.PathLike[str]) -> Frontier:
     return Frontier(graph, index.figures, plans)
 
 
-def read_point(index: Index, position: int) -> tuple[_core.Plan, Report]:
-    """One plan, verified, and its report. Raises PlanError as `read_frontier` does."""
+def read_point(index: Index, position: int) -> tuple[_core.Plan, PlanFile]:
+    """One plan, verified, and the file that it is in. Raises PlanError as `read_frontier` does."""
     path = index.folder / index.files[position]
     saved = read_plan(path)
     plan = parse_plan(saved.text, f"{path} (text)")
@@ -138,7 +145,7 @@ def read_point(index: Index, position: int) -> tuple[_core.Plan, Report]:
             f"{promised[0]:,} bytes and {promised[1]:,} on the host, this takes {taken[0]:,} and "
             f"{taken[1]:,} (profile {saved.device}); find the frontier again"
         )
-    return plan, saved.report
+    return plan, saved
 
 
 def read_index(folder: str | os.PathLike[str]) -> Index:
@@ -204,11 +211,13 @@ def _follows(plan: PlanFigures, before: PlanFigures) -> bool:
 def _write_files(folder: Path, frontier: Frontier) -> None:
     figures = frontier.figures
     entries = figures.to_json()
+    captured = captured_fingerprint(frontier.graph)
     for number, (point, entry) in enumerate(
         zip(frontier.points, entries["plans"], strict=True), start=1
     ):
         name = f"plan-{number:03d}.json"
-        write_text(folder / name, envelope(point.plan, _report(point, number, len(frontier))))
+        report = _report(point, number, len(frontier))
+        write_text(folder / name, envelope(point.plan, report, captured))
         entries["plans"][number - 1] = {"file": name, **entry}
     write_text(folder / GRAPH, frontier.graph.text())
     fingerprint = frontier.graph.fingerprint()

@@ -64,9 +64,9 @@ def pareto(results: Iterable[_core.Result]) -> list[_core.Result]:
 
 
 def _with_parts_measured(results: list[_core.Result], profile: str) -> list[_core.Result]:
-    # Plans without regions are right as they are.
-    found = [result for result in results if not result.regions]
-    split = [result for result in results if result.regions]
+    # Plans for the graph as it was captured are right as they are.
+    found = [result for result in results if not result.plan.graph.altered]
+    split = [result for result in results if result.plan.graph.altered]
     try:
         with counting("measuring parts", len(split)) as show:
             for number, result in enumerate(split, start=1):

@@ -1,5 +1,5 @@
-"""Searching for plans with regions, whose kernels' scratch is only known once it is measured at the
-size of a part. Free of PyTorch until something has to be measured.
+"""Searching for plans with regions or rewrites, whose kernels' scratch is only known once it is
+measured as they run there. Free of PyTorch until something has to be measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def search_with_parts_measured(
     aim = memory_limit
     result = search(aim)
     for _ in range(_MOST_REPEATS):
-        if not result.regions:
+        if not result.plan.graph.altered:
             break
         promised = result.met
         result = with_parts_measured(result, profile, memory_limit)

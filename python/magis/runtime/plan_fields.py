@@ -32,6 +32,7 @@ _TENSOR_EDIT: dict[str, Any] = {
 }
 _EDITS: dict[str, dict[str, Any]] = {
     "reorder": {"moved": int, "operators": int},
+    "rewrite": {"rule": str, "times": int},
     "recompute": _TENSOR_EDIT,
     "split": {
         "loop": str,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ OUTPUT_COUNT = "outputs"
 FORMAT = 1
 
 
+_SCRATCH = re.compile(r" scratch \d+$", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class PlanFile:
     """What a plan file holds: the plan's text, and the report on the search that found it."""
@@ -42,10 +46,18 @@ class PlanFile:
     decisions: dict[str, Any]  # operators, operators_run, recomputed
     report: Report
     text: str
+    captured: str  # fingerprint of the graph that was captured; "": not recorded
 
 
-def envelope(plan: _core.Plan, report: Report) -> str:
-    """The file's text."""
+def captured_fingerprint(graph: _core.Graph) -> str:
+    """Of a captured graph; measured scratch does not count: it belongs to the machine."""
+    from magis import _core
+
+    return _core.Graph.parse(_SCRATCH.sub("", graph.text()), "captured graph").fingerprint()
+
+
+def envelope(plan: _core.Plan, report: Report, captured: str = "") -> str:
+    """The file's text. captured: `captured_fingerprint` of the graph that the plan was made for."""
     content = {
         "magis": __version__,
         "format": FORMAT,
@@ -65,16 +77,19 @@ def envelope(plan: _core.Plan, report: Report) -> str:
             "recomputed": report.recomputed,
         },
         "report": report.to_json(),
+        "captured": captured,
         "text": plan.text(),
     }
     return json.dumps(content, indent=1) + "\n"
 
 
-def write_plan(path: str | os.PathLike[str], plan: _core.Plan, report: Report) -> None:
+def write_plan(
+    path: str | os.PathLike[str], plan: _core.Plan, report: Report, captured: str = ""
+) -> None:
     """Writes the whole file or nothing. Raises PlanError if `path` cannot be written."""
     target = Path(path)
     try:
-        write_text(target, envelope(plan, report))
+        write_text(target, envelope(plan, report, captured))
     except OSError as error:
         raise PlanError(
             f"{target}: the plan cannot be written ({error.strerror or error}); choose another path"
@@ -116,6 +131,7 @@ def parse_envelope(text: str, name: str) -> PlanFile:
         decisions=content["decisions"],
         report=Report.from_json(content["report"]),
         text=content["text"],
+        captured=str(content.get("captured", "")),
     )
 
 

@@ -40,6 +40,7 @@ class SearchSettings:
     batch_parts: int = 0  # in how many parts the batch runs; 0: as the search decides
     host_memory: int | None = None  # bytes that may be kept there; None: what the profile says
     strategy: Strategy = "default"
+    rewrite: bool = True  # operators may be replaced by others that compute the same
     frontier: Frontier | None = None  # whose plans are taken where they fit, in place of a search
 
     def has_plans_for(self, graph: _core.Graph) -> bool:
@@ -116,21 +117,21 @@ def search(
     bound: Bound,
     *,
     measured_on: torch.device,
-    fission: bool = True,
+    alter: bool = True,
 ) -> Found:
     """The best plan found, or known from a frontier, verified. Raises LimitNotMetError if it does
     not keep the limit and that was asked for.
 
     measured_on: the device whose kernels' scratch the graph holds. On CPU it is measured anew for
     the parts of regions; a plan that the measurement pushes over the limit is searched for again.
-    fission: regions may run in parts.
+    alter: the graph may become another one: regions run in parts, operators are rewritten.
     """
 
     def run(memory_limit: int | None) -> _core.Result:
         aim = Bound(memory_bytes=memory_limit, seconds=bound.seconds)
-        return _optimize(graph, settings, aim, fission)
+        return _optimize(graph, settings, aim, alter)
 
-    result: Found | None = _known(graph, settings, bound, fission)
+    result: Found | None = _known(graph, settings, bound, alter)
     if result is None and measured_on.type == "cpu":
         result = search_with_parts_measured(run, settings.profile, bound.memory_bytes)
     elif result is None:
@@ -142,10 +143,10 @@ def search(
 
 
 def _known(
-    graph: _core.Graph, settings: SearchSettings, bound: Bound, fission: bool
+    graph: _core.Graph, settings: SearchSettings, bound: Bound, alter: bool
 ) -> FrontierPoint | None:
     """The best plan of the user's frontier, or the nearest; None if it has none for this graph, or
-    no good one without parts where such is wanted.
+    no good one on the graph as it is where such is wanted.
     """
     if settings.frontier is None or not settings.has_plans_for(graph):
         return None
@@ -154,13 +155,13 @@ def _known(
         bound.memory_bytes,
         bound.seconds,
         most_on_host=_core.host_memory(settings.profile) if host is None else host,
-        fission=fission,
+        alter=alter,
     )
-    return point if point is not None and (fission or point.met) else None
+    return point if point is not None and (alter or point.met) else None
 
 
 def _optimize(
-    graph: _core.Graph, settings: SearchSettings, bound: Bound, fission: bool
+    graph: _core.Graph, settings: SearchSettings, bound: Bound, alter: bool
 ) -> _core.Result:
     baseline = baseline_of(graph, settings.profile)
     with listening(settings.progress, settings.time_budget, baseline.seconds) as listener:
@@ -170,9 +171,10 @@ def _optimize(
             time_budget=settings.time_budget,
             seed=settings.seed,
             threads=settings.threads,
-            fission=fission,
+            fission=alter,
+            rewrite=alter and settings.rewrite,
             exact=settings.exact,
-            batch_parts=settings.batch_parts if fission else 0,
+            batch_parts=settings.batch_parts if alter else 0,
             host_memory=settings.host_memory,
             strategy=settings.strategy,
             progress=listener,

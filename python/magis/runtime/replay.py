@@ -182,18 +182,19 @@ def compare(
     tolerance: float | None,
     *,
     as_if_compiled: bool,
-    in_parts: bool = False,
+    rounds_otherwise: bool = False,
 ) -> None:
     """Raises ReplayError that names the first tensor in which the two differ.
 
     Bit by bit, or up to `tolerance` times the larger of 1 and the tensor's largest absolute value.
     Layouts of gradients and the generator's state must be equal in any case.
 
-    in_parts: the plan adds up sums part by part, so that each may be rounded another way: by the
+    rounds_otherwise: the plan adds up sums part by part or computes with other operators, so that
+    each result may be rounded another way: by the
     square root of the dtype's precision, relative to the tensor's largest absolute value, or to a
     thousandth of the largest gradient where that is more (a gradient that cancels to noise).
     """
-    allowance = Allowance(tolerance, _largest_gradient(eager) / 1000 if in_parts else None)
+    allowance = Allowance(tolerance, _largest_gradient(eager) / 1000 if rounds_otherwise else None)
     differences = list(_differences(eager, planned, view, allowance))
     if not differences:
         return

@@ -138,10 +138,10 @@ class Workshop:
         try:
             replayed = self._replay(step, graph, arguments, view, eager)
         except ReplayError:
-            if not settings.exact or not result.regions:
+            if not settings.exact or not result.plan.graph.altered:
                 raise
-            logger.info("regions do not replay bit for bit here: planning without them")
-            result, base = self._search(graph, settings, bound, fission=False)
+            logger.info("regions or rewrites do not replay bit for bit here: planning without them")
+            result, base = self._search(graph, settings, bound, alter=False)
             step = step_of(base)
             replayed = self._replay(step, graph, arguments, view, eager)
         # The user's own line is four calls up, one more where a call of the step plans anew.
@@ -170,14 +170,14 @@ class Workshop:
         self, eager: replay.Trace, planned: replay.Trace, step: PlannedStep, view: ModelView
     ) -> None:
         as_if_compiled = step.capture.as_if_compiled
-        in_parts = not self.settings.exact and step.base.plan.graph.loop_count > 0
+        rounds_otherwise = not self.settings.exact and step.base.plan.graph.rounds_otherwise
         replay.compare(
             eager,
             planned,
             view,
             self.tolerance,
             as_if_compiled=as_if_compiled,
-            in_parts=in_parts,
+            rounds_otherwise=rounds_otherwise,
         )
 
     def _room(self) -> int | None:
@@ -196,15 +196,15 @@ class Workshop:
         return replace(self.settings, limit=limit.known(room + kept))
 
     def _search(
-        self, graph: _core.Graph, settings: SearchSettings, bound: Bound, *, fission: bool = True
+        self, graph: _core.Graph, settings: SearchSettings, bound: Bound, *, alter: bool = True
     ) -> tuple[Found, CompiledPlan]:
         """What was found, ready to run. A plan for which the host has no room is kept for the next
         call like this one, which then only asks for the room again.
         """
-        key = (graph.text(), bound, fission)
+        key = (graph.text(), bound, alter)
         result = self._without_room.pop(key, None)
         if result is None:
-            result = search(graph, settings, bound, measured_on=self.device, fission=fission)
+            result = search(graph, settings, bound, measured_on=self.device, alter=alter)
         try:
             plan = CompiledPlan(result.plan, self.device, self._heading(result), self.host)
         except HostMemoryError:
@@ -311,8 +311,8 @@ class Workshop:
             return "not replayed: weights on the meta device have no values"
         if eager is not None:
             steps = [step]
-            if step.base.plan.graph.loop_count:
-                # What the plan's sums may hide shows in the graph as it was captured.
+            if step.base.plan.graph.rounds_otherwise:
+                # What the plan's rounding may hide shows in the graph as it was captured.
                 steps.insert(0, self._unplanned(step, graph, arguments))
             for compared in steps:
                 planned = replay.trace_planned(compared, arguments, view, self.device)
@@ -355,8 +355,12 @@ class Workshop:
         words = "bitwise equal to eager"
         if self.tolerance is not None:
             words = f"equal to eager within {self.tolerance:g}"
-        if step.base.plan.graph.loop_count and not self.settings.exact:
-            return f"the capture {words}; the plan too, but for the rounding of sums over parts"
+        graph = step.base.plan.graph
+        if graph.rounds_otherwise and not self.settings.exact:
+            why = "sums over parts" if graph.loop_count else "rewritten operators"
+            if graph.loop_count and graph.rewrites:
+                why = "sums over parts and of rewritten operators"
+            return f"the capture {words}; the plan too, but for the rounding of {why}"
         return words
 
 

@@ -22,24 +22,33 @@ NOISE = 1e-16
 
 class FissionCheck:
     """What graph or plan text `source` computes in float64 on `inputs`, random ones if none are
-    given, for the graphs that were split from it."""
+    given, for the graphs that were split from it or rewritten. `tolerance` is relative to a
+    tensor's largest element, `noise` to the largest output's."""
 
     def __init__(
-        self, source: str, inputs: Mapping[str, Value] | None = None, *, seed: int = 0
+        self,
+        source: str,
+        inputs: Mapping[str, Value] | None = None,
+        *,
+        seed: int = 0,
+        tolerance: float = TOLERANCE,
+        noise: float = NOISE,
     ) -> None:
         document = parse(source)
         self.outputs = _outputs(document)
         self.seed = seed
         self.inputs = random_inputs(source, seed=seed) if inputs is None else inputs
         self.expected = evaluate_document(document, self.inputs, seed=seed)
-        self.noise = NOISE * max(map(_largest, self.expected.outputs), default=0.0)
+        self.tolerance = tolerance
+        self.noise = noise * max(map(_largest, self.expected.outputs), default=0.0)
 
     def check(self, split: str) -> None:
-        """Evaluates `split`, which has loops, on the same inputs with the same random numbers.
+        """Evaluates `split`, which has loops or other operators, on the same inputs with the same
+        random numbers.
 
         Raises PlanError naming the first output, or the first input as the step leaves it, that
-        differs by more than 1e-10 of its largest element, or is infinite or undefined elsewhere;
-        and what `evaluate` raises for a text that cannot be executed.
+        differs by more than `tolerance` of its largest element, or is infinite or undefined
+        elsewhere; and what `evaluate` raises for a text that cannot be executed.
         """
         document = parse(split)
         if self.outputs != _outputs(document):
@@ -47,12 +56,12 @@ class FissionCheck:
         found = evaluate_document(document, self.inputs, seed=self.seed)
         rows = zip(self.outputs, found.outputs, self.expected.outputs, strict=True)
         for (kind, path), value, wanted in rows:
-            _compare(f"output {kind} {path!r}", value, wanted, self.noise)
+            _compare(f"output {kind} {path!r}", value, wanted, self.tolerance, self.noise)
         for name, wanted in self.expected.inputs.items():
             if isinstance(wanted, Tensor):
                 left = found.inputs[name]
                 assert isinstance(left, Tensor)
-                _compare(f"input %{name}", left, wanted)
+                _compare(f"input %{name}", left, wanted, self.tolerance)
 
 
 def check_fission(
@@ -73,7 +82,9 @@ def _largest(tensor: Tensor) -> float:
     return float(finite.max()) if finite.numel() else 0.0
 
 
-def _compare(what: str, value: Tensor, wanted: Tensor, noise: float = 0.0) -> None:
+def _compare(
+    what: str, value: Tensor, wanted: Tensor, tolerance: float, noise: float = 0.0
+) -> None:
     if value.shape != wanted.shape or value.dtype != wanted.dtype:
         types = f"{list(value.shape)} of {value.dtype}, not {list(wanted.shape)} of {wanted.dtype}"
         raise PlanError(f"{what} differs: it is {types}")
@@ -82,7 +93,7 @@ def _compare(what: str, value: Tensor, wanted: Tensor, noise: float = 0.0) -> No
         differs = value != wanted
     else:
         finite = wanted.isfinite()
-        near = (value - wanted).abs() <= max(TOLERANCE * _largest(wanted), noise)
+        near = (value - wanted).abs() <= max(tolerance * _largest(wanted), noise)
         same = (value == wanted) | (value.isnan() & wanted.isnan())
         differs = ~torch.where(finite, near, same)
     if differs.any():

@@ -193,6 +193,7 @@ TEST(Exactness, TheFrontierOfSmallGraphs) {
     if (optimal.empty()) continue;
     OptimizeOptions options;
     options.fission = false;
+    options.rewrite = false;
     options.host_memory = 0;
     options.state_budget = 100'000;
     options.time_budget = 1e9;

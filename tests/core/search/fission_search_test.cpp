@@ -21,12 +21,14 @@ struct Case {
         costs(make_cost_table(graph, profile)),
         baseline(footprint(graph, *lower(graph, program_order(graph)), costs)) {}
 
-  OptimizeResult optimized(Limit limit, int64_t states, bool exact = false) const {
+  OptimizeResult optimized(Limit limit, int64_t states, bool exact = false,
+                           bool rewrite = true) const {
     OptimizeOptions options;
     options.limit = limit;
     options.state_budget = states;
     options.time_budget = 1e9;  // the result is the same on a slow machine
     options.exact = exact;
+    options.rewrite = rewrite;
     return optimize(graph, profile, options);
   }
   Limit memory(Bytes transient) const {
@@ -76,9 +78,13 @@ TEST(FissionSearch, RunsASmallBertInParts) {
 
 TEST(FissionSearch, LeavesAloneWhatFits) {
   const Case bert = small_bert(2);
-  const OptimizeResult result = bert.optimized(bert.memory(bert.baseline.transient_peak), 10'000);
+  const Limit limit = bert.memory(bert.baseline.transient_peak);
+  const OptimizeResult result = bert.optimized(limit, 10'000, false, false);
   EXPECT_FALSE(result.split);
   EXPECT_EQ(result.found.seconds, bert.baseline.seconds);
+  const OptimizeResult rewritten = bert.optimized(limit, 10'000);
+  bert.expect_sound(rewritten);
+  EXPECT_LT(rewritten.found.seconds, bert.baseline.seconds);
 }
 
 TEST(FissionSearch, KeepsALimitOnTime) {

@@ -6,6 +6,7 @@ import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ def swapping(seed: int = 1, share: float = 0.5) -> Iterator[None]:
     """Of whatever is planned, that share of the tensors is absent from the device for a while."""
     search = planner._optimize
 
-    def with_swaps(graph: Any, settings: Any, bound: Any, fission: bool) -> Any:
-        found = search(graph, settings, bound, fission)
+    def with_swaps(graph: Any, settings: Any, bound: Any, alter: bool) -> Any:
+        found = search(graph, replace(settings, host_memory=0, rewrite=False), bound, alter)
         text = swapped(found.plan.text(), random.Random(seed), share=share).text
         plan = _core.Plan.parse(text)
         assert plan.host_bytes > 0

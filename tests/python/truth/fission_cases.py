@@ -174,3 +174,7 @@ def kind_of(refusal: str) -> str:
     kinds = [kind for kind, pattern in REFUSALS.items() if re.search(pattern, refusal)]
     assert kinds, f"an unknown refusal: {refusal}"
     return kinds[0]
+
+
+# One case a model.
+CASES_ONCE = [next(case for case in cases() if case.name == name) for name in zoo.names()]

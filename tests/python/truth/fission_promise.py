@@ -149,3 +149,18 @@ def accounts(
     plan = _core.Plan.parse(with_parts_measured(result.plan.text())) if scratch else result.plan
     subject = Subject(text, inputs_from(text, model, batch, state=states(text)))
     return vars(subject.account(plan, result.regions, scratch=scratch))
+
+
+def rewritten_accounts(name: str) -> list[dict[str, Any]]:
+    """What a zoo model takes in program order after random rewrites, promised and measured."""
+    model, loss_fn, batch = zoo.build(name, batch=3)
+    text = capture(model, loss_fn, batch).text
+    graph = _core.Graph.parse(text)
+    given = inputs_from(text, model, batch)
+    found = []
+    for seed in range(3):
+        rewritten, taken = _core.rewrite_at_random(graph, count=20, seed=seed)
+        plan = _core.Plan.program_order(rewritten)
+        account = Subject(text, given).account(plan, 0, scratch=False)
+        found.append({"promised": account.promised, "measured": account.measured, "taken": taken})
+    return found

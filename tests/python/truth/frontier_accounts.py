@@ -32,6 +32,8 @@ def accounts(name: str, *, states: int, **options: Any) -> dict[str, Any]:
             for point in points
         ],
         "executed": [
-            vars(subject.account(point.plan, point.regions, scratch=True)) for point in executed
+            vars(subject.account(point.plan, point.regions, scratch=True))
+            | {"altered": point.plan.graph.altered}
+            for point in executed
         ],
     }

@@ -18,7 +18,7 @@ DAILY = {
     "bert, as the paper searches": "'bert', share=0.4, batch=8, strategy='paper'",
     "gpt2, as the paper searches": "'gpt2', share=0.4, batch=8, strategy='paper'",
     "bert, dropout": "'bert', share=0.2, parts=2, batch=5",
-    "bert, bfloat16": "'bert', share=0.2, batch=8, dtype='bfloat16', dropout=0.0",
+    "bert, bfloat16": "'bert', share=0.2, parts=4, batch=8, dtype='bfloat16', dropout=0.0",
     "gpt2, autocast": "'gpt2', share=0.45, parts=4, batch=8, autocast=True, dropout=0.0",
 }
 LONG = {

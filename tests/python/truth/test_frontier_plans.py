@@ -59,9 +59,9 @@ class TestFrontier:
             for name, (error, whole, size) in plan["errors"].items():
                 assert error <= 1.5 * whole + ROUNDING * size, name
 
-    def test_without_regions_the_bits_are_those_of_the_graph(self, case: str) -> None:
+    def test_on_the_graph_as_captured_the_bits_are_its(self, case: str) -> None:
         for plan in account(case)["executed"]:
-            if not plan["regions"]:
+            if not plan["altered"]:
                 assert all(error == whole for error, whole, _ in plan["errors"].values())
 
 

@@ -31,8 +31,19 @@ def tensor(name, dtype, transposed):
     made = drawn.to(dtype) if dtype.is_floating_point else (drawn * 5).long().to(dtype)
     return made.T if transposed else made
 
+FACTORS = {  # of matrix products, beside what they are added to
+    "mat1": (SHAPE[0], 8),
+    "mat2": (8, SHAPE[1]),
+    "batch1": (2, SHAPE[0], 8),
+    "batch2": (2, 8, SHAPE[1]),
+}
+
 def sample(operator, argument, dtype, transposed):
     name, kind = argument.name, str(argument.type)
+    if name in FACTORS:
+        return (torch.rand(FACTORS[name]) * 4).to(dtype)
+    if operator == "aten.baddbmm" and name == "self":
+        return torch.stack([tensor(name, dtype, transposed)] * 2)
     if name in ("mask", "condition"):
         return tensor(name, torch.float32, transposed) > 0.5
     if name == "index":
@@ -55,6 +66,8 @@ def bits(value):
     return value.contiguous().view(torch.uint8) if value.dtype != torch.bool else value
 
 def call(operator, form, position, dtype, transposed):
+    if operator in ("aten.addmm", "aten.baddbmm") and dtype == torch.bfloat16:
+        return None  # not in place in 16 bits on a CPU
     torch.manual_seed(3)
     function = find_operator(operator)
     arguments = function._schema.arguments

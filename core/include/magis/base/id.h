@@ -43,6 +43,10 @@ class IdMap {
     data_.push_back(std::move(value));
     return I(data_.size() - 1);
   }
+  // Forgets the last ones, so that `n` remain.
+  void shrink(std::size_t n) {
+    data_.erase(data_.begin() + static_cast<std::ptrdiff_t>(n), data_.end());
+  }
   std::size_t size() const { return data_.size(); }
   bool empty() const { return data_.empty(); }
   auto begin() { return data_.begin(); }

@@ -75,8 +75,8 @@ struct Site {
 // How an operator or a view is spelled: shared by both.
 struct Call {
   const OpInfo* info = nullptr;
-  ArgList args;
-  KeywordArgs kwargs;
+  ArgList args = {};
+  KeywordArgs kwargs = {};
 };
 
 struct Operator : Call {

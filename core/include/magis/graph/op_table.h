@@ -40,6 +40,8 @@ struct InPlace {
   // The kernel is not elementwise: no other operand may read the tensor that is overwritten, not
   // even as the same value.
   bool exclusive = false;
+  // Not on a CPU in 16 bits: kernels there take memory of the result's size for themselves.
+  bool wide_on_cpu = false;
 };
 
 struct OpInfo {

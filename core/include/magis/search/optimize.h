@@ -63,8 +63,11 @@ struct OptimizeOptions {
   uint64_t seed = 0;
   // About the most that states waiting to be looked at take.
   Bytes search_memory = Bytes{1} << 30;
-  int threads = 1;      // they change how long the search takes, and nothing else
-  bool fission = true;  // regions of the graph may run in parts
+  int threads = 1;        // they change how long the search takes, and nothing else
+  bool fission = true;    // regions of the graph may run in parts
+  bool recompute = true;  // operators may run again
+  bool rewrite = true;    // operators may be replaced by others that compute the same
+  std::vector<std::string> without_rules = {};  // rewrite rules that are left out, by name
   // Regions may not add up sums part by part, which would round differently: those whose results
   // are all put side by side remain.
   bool exact = false;
@@ -82,14 +85,16 @@ struct OptimizeOptions {
 };
 
 struct OptimizeResult {
-  // The graph that the decisions are for: the one given, with loops where regions run in parts.
+  // The graph given after its rewrites, which its meta names; null: as it is.
+  std::shared_ptr<const Graph> rewritten = {};
+  // The graph that the decisions are for: the rewritten one, with loops where regions run in parts.
   // Null: the one given, as it is.
-  std::shared_ptr<const Graph> split;
-  std::vector<FissionRegion> regions;  // of the graph given, with its losses opened
+  std::shared_ptr<const Graph> split = {};
+  std::vector<FissionRegion> regions;  // of the rewritten graph, with its losses opened
   Decisions decisions;
-  Footprint baseline;  // program order
+  Footprint baseline;  // program order of the graph given
   Footprint found;
-  LowerBound bound;
+  LowerBound bound;  // of the rewritten graph
   bool met = false;
   StopReason stop_reason = StopReason::converged;
   int64_t states_scored = 0;
@@ -113,7 +118,7 @@ OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
 // for every two per cent of the peak. options.limit and options.batch_parts do not count.
 std::vector<OptimizeResult> find_frontier(const Graph& graph, const DeviceProfile& profile,
                                           const OptimizeOptions& options);
-// optimize() without fission, under any costs.
+// optimize() without fission and rewrites, under any costs.
 OptimizeResult optimize_schedule(const Graph& graph, const CostTable& costs,
                                  const OptimizeOptions& options);
 

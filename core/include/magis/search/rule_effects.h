@@ -1,0 +1,22 @@
+// What each rewrite rule would do to a graph by itself.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "magis/simulate/profile.h"
+
+namespace magis {
+
+struct RuleEffect {
+  std::string rule;
+  int matches = 0;        // places where it applies, views being the same where they are equal
+  int applied = 0;        // of these, as often as that saves time
+  Seconds saved = 0;      // by all of them
+  Bytes peak_change = 0;  // in program order
+};
+
+// One for each rule that matches. Requires a graph without loops.
+std::vector<RuleEffect> rule_effects(const Graph& graph, const DeviceProfile& profile);
+
+}  // namespace magis

@@ -1,0 +1,54 @@
+// What every rule is to those who use it, written in the rule language or in C++.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "magis/transform/rewriting.h"
+#include "transform/term_graph.h"
+
+namespace magis {
+
+class RewriteRule;
+
+// A place where a rule applies.
+struct RuleMatch {
+  const RewriteRule* rule = nullptr;
+  TermId anchor = {};               // found here; the rule looks at it and at what stands near it
+  std::vector<TermId> terms = {};   // that the pattern covers
+  std::vector<ValueId> roots = {};  // values that are replaced
+  std::shared_ptr<const void> detail = {};  // the rule's own
+  bool operator==(const RuleMatch& other) const {
+    return rule == other.rule && terms == other.terms && roots == other.roots;
+  }
+};
+
+class RewriteRule {
+ public:
+  virtual ~RewriteRule() = default;
+
+  const RuleInfo& info() const { return info_; }
+  // Matches anchored at a live term, in a fixed order. Cost: what stands within the pattern's
+  // reach.
+  virtual std::vector<RuleMatch> find(const TermGraph& terms, TermId anchor) const = 0;
+  // Applies a match that find() would find now. False, with nothing changed, if a layout or a cycle
+  // forbids it.
+  virtual bool apply(TermGraph& terms, const RuleMatch& match) const = 0;
+  // Operators that an anchor may be, for an index; empty: any.
+  virtual std::vector<const OpInfo*> anchors() const = 0;
+  // It makes one tensor live where several did, or one of several: that may cost memory wherever
+  // their readers stand far apart, whatever program order says.
+  virtual bool merges() const { return false; }
+  // How far from the anchor a change may matter: steps along operands or readers.
+  virtual int reach() const = 0;
+
+ protected:
+  explicit RewriteRule(RuleInfo info) : info_(std::move(info)) {}
+
+ private:
+  RuleInfo info_;
+};
+
+}  // namespace magis

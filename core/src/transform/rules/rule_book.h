@@ -1,0 +1,60 @@
+// All rules, and where they apply.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "transform/rules/rewrite_rule.h"
+
+namespace magis {
+
+class RuleBook {
+ public:
+  // Those that come with magis.
+  static const RuleBook& standard();
+  explicit RuleBook(std::vector<std::unique_ptr<RewriteRule>> rules);
+
+  const std::vector<std::unique_ptr<RewriteRule>>& rules() const { return rules_; }
+  // Null if there is none of that name.
+  const RewriteRule* find(std::string_view name) const;
+  // Rules whose anchor may be this operator, in their order.
+  const std::vector<const RewriteRule*>& rules_at(const OpInfo* info) const;
+  int reach() const { return reach_; }
+
+ private:
+  std::vector<std::unique_ptr<RewriteRule>> rules_;
+  std::unordered_map<const OpInfo*, std::vector<const RewriteRule*>> by_anchor_;
+  std::vector<const RewriteRule*> anywhere_;
+  int reach_ = 0;
+};
+
+// Every match in a graph, kept up to date while the graph is edited: after an edit only anchors
+// within the rules' reach of what changed are looked at again.
+class MatchIndex {
+ public:
+  // All matches of `rules`, which have to outlive the index.
+  MatchIndex(const RuleBook& book, std::vector<const RewriteRule*> rules);
+
+  void find_all(const TermGraph& terms);
+  // After edits of the graph that find_all or update saw last; `changed` is what take_changed()
+  // gave.
+  void update(const TermGraph& terms, const std::vector<TermId>& changed);
+  // In the order of their anchors.
+  std::vector<RuleMatch> matches() const;
+  std::size_t anchors_looked_at() const { return looked_at_; }  // since the beginning
+
+ private:
+  void look_at(const TermGraph& terms, TermId anchor);
+
+  const RuleBook& book_;
+  std::vector<const RewriteRule*> rules_;
+  std::vector<std::vector<RuleMatch>> by_anchor_;
+  std::vector<std::size_t> seen_;  // by term: the update that reached it last
+  std::size_t update_ = 0;
+  std::size_t looked_at_ = 0;
+};
+
+}  // namespace magis

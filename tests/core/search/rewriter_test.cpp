@@ -1,0 +1,131 @@
+#include "search/rewriter.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "magis/graph/text.h"
+#include "magis/search/optimize.h"
+#include "magis/search/rule_effects.h"
+#include "magis/transform/rewriting.h"
+#include "search/schedule_search.h"
+
+namespace magis {
+namespace {
+
+bool never() { return false; }
+
+Footprint in_program_order(const Graph& graph, const DeviceProfile& profile) {
+  return result_of(graph, make_cost_table(graph, profile), program_order(graph)).found;
+}
+
+int times(const Graph& graph, std::string_view rule) {
+  for (const auto& [name, count] : rewrites_of(graph)) {
+    if (name == rule) return count;
+  }
+  return 0;
+}
+
+// Layers of three products of the same rows, as attention has them, their sum scaled.
+std::string attention(int layers, int64_t rows, int64_t width) {
+  const auto type = [](int64_t a, int64_t b) {
+    return " : f32[" + std::to_string(a) + "," + std::to_string(b) + "]\n";
+  };
+  std::string inputs = "batch %x0 \"['x']\"" + type(rows, width);
+  std::string body;
+  for (int i = 0; i < layers; ++i) {
+    const std::string n = std::to_string(i);
+    for (const char* w : {"q", "k", "v"}) {
+      inputs += "param %w" + (w + n) + " \"" + (w + n) + "\"" + type(width, width);
+      body += std::string("%view") + w + n + " = aten.view(%x" + n + ", [" + std::to_string(rows) +
+              "," + std::to_string(width) + "])" + type(rows, width);
+      body += std::string("%") + w + n + " = aten.mm(%view" + w + n + ", %w" + w + n + ")" +
+              type(rows, width);
+      body += std::string("%r") + w + n + " = aten.relu(%" + w + n + ")" + type(rows, width);
+    }
+    body += "%s" + n + " = aten.mul.Tensor(%rq" + n + ", %rk" + n + ")" + type(rows, width);
+    body += "%x" + std::to_string(i + 1) + " = aten.mul.Tensor(%s" + n + ", %rv" + n + ")" +
+            type(rows, width);
+  }
+  return "magis 1\ndevice cpu\n" + inputs + body + "output aux \"x\" %x" + std::to_string(layers) +
+         "\n";
+}
+
+TEST(Rewriter, MergesAllLayersAlikeWhereThatPays) {
+  const Graph graph = parse_graph(attention(4, 16384, 512), "test");
+  const DeviceProfile& profile = device_profile("reference");
+  Rewriter rewriter(graph, profile, {}, never);
+  EXPECT_TRUE(rewriter.save_time(false));
+  const Graph made = rewriter.graph();
+  verify(made);
+  EXPECT_EQ(times(made, "merge_products"), 8) << to_text(made);
+  EXPECT_LT(in_program_order(made, profile).seconds, in_program_order(graph, profile).seconds);
+}
+
+// Copying the weights together takes longer than reading a few rows again.
+TEST(Rewriter, LeavesProductsApartWhereMergingDoesNotPay) {
+  const Graph graph = parse_graph(attention(4, 16, 512), "test");
+  Rewriter rewriter(graph, device_profile("reference"), {}, never);
+  rewriter.save_time(false);
+  EXPECT_EQ(times(rewriter.graph(), "merge_products"), 0);
+}
+
+TEST(Rewriter, KeepsThePeakIfAsked) {
+  const Graph graph = parse_graph(attention(4, 16384, 512), "test");
+  const DeviceProfile& profile = device_profile("reference");
+  Rewriter rewriter(graph, profile, {}, never);
+  rewriter.save_time(true);
+  EXPECT_EQ(times(rewriter.graph(), "merge_products"), 0);
+  EXPECT_LE(in_program_order(rewriter.graph(), profile).transient_peak,
+            in_program_order(graph, profile).transient_peak);
+}
+
+TEST(Rewriter, UsesNoRuleThatIsLeftOut) {
+  const Graph graph = parse_graph(attention(2, 16384, 512), "test");
+  Rewriter rewriter(graph, device_profile("reference"), {.without = {"merge_products"}}, never);
+  rewriter.save_time(false);
+  EXPECT_EQ(times(rewriter.graph(), "merge_products"), 0);
+  Rewriter exact(graph, device_profile("reference"), {.exact = true}, never);
+  exact.save_time(false);
+  EXPECT_FALSE(rounds_otherwise(exact.graph()));
+}
+
+TEST(Rewriter, SaysWhatEachRuleDoesByItself) {
+  const Graph graph = parse_graph(attention(4, 16384, 512), "test");
+  const std::vector<RuleEffect> effects = rule_effects(graph, device_profile("reference"));
+  const auto found = std::ranges::find(effects, "merge_products", &RuleEffect::rule);
+  ASSERT_NE(found, effects.end());
+  EXPECT_EQ(found->applied, 8);
+  EXPECT_GT(found->saved, 0);
+}
+
+TEST(RewriteSearch, TakesNoMoreTimeThanTheGraphWithoutALimitOnMemory) {
+  const Graph graph = parse_graph(attention(3, 16384, 512), "test");
+  const DeviceProfile& profile = device_profile("reference");
+  OptimizeOptions options;
+  options.limit = {.kind = Limit::Kind::memory, .bytes = Bytes{1} << 50};
+  options.state_budget = 3'000;
+  options.time_budget = 1e9;
+  const OptimizeResult result = optimize(graph, profile, options);
+  EXPECT_LT(result.found.seconds, in_program_order(graph, profile).seconds);
+  ASSERT_TRUE(result.rewritten);
+  EXPECT_EQ(result.baseline.seconds, in_program_order(graph, profile).seconds);
+}
+
+// What merging saves in time costs memory: all three products live together.
+TEST(RewriteSearch, UndoesMergingWhereMemoryIsWorthMore) {
+  const Graph graph = parse_graph(attention(3, 16384, 512), "test");
+  const DeviceProfile& profile = device_profile("reference");
+  OptimizeOptions options;
+  options.state_budget = 40'000;
+  options.time_budget = 1e9;
+  options.limit = {.kind = Limit::Kind::latency,
+                   .seconds = 1.5 * in_program_order(graph, profile).seconds};
+  const OptimizeResult with = optimize(graph, profile, options);
+  options.rewrite = false;
+  const OptimizeResult without = optimize(graph, profile, options);
+  EXPECT_LE(with.found.transient_peak, without.found.transient_peak);
+}
+
+}  // namespace
+}  // namespace magis
