@@ -8,10 +8,12 @@ freed, overwritten or read too early shows. Fresh memory holds garbage.
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import torch
@@ -150,6 +152,13 @@ class _Torch:
         return made
 
 
+@functools.lru_cache(2)  # the same code runs in several schedules
+def _emulated(source: str) -> CodeType:
+    source = _COPY.sub(r"torch.cuda.copy(\1, \2)", source)
+    source = source.replace("import torch\n", "", 1).replace("'cuda'", "'cpu'")
+    return compile(source, "<emulated>", "exec")
+
+
 class EmulatedStep:
     """`source` is CUDA code for a graph whose operators run on a CPU. Its copies are late to a
     degree that `seed` and `eagerness` say: at 0 as late as can be.
@@ -157,10 +166,8 @@ class EmulatedStep:
 
     def __init__(self, source: str, *, seed: int, eagerness: float) -> None:
         self.device = _Device(seed, eagerness)
-        source = _COPY.sub(r"torch.cuda.copy(\1, \2)", source)
-        source = source.replace("import torch\n", "", 1).replace("'cuda'", "'cpu'")
         self.names: dict[str, Any] = {"torch": _Torch(self.device)}
-        exec(compile(source, "<emulated>", "exec"), self.names)
+        exec(_emulated(source), self.names)
         for name, value in list(self.names.items()):
             if isinstance(value, torch._ops.OpOverload):
                 self.names[name] = self.device.watched(value)

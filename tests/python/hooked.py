@@ -3,7 +3,8 @@
 Importing torch takes seconds, and a process cannot get the hook later; so one worker serves all
 tests of a session. Each piece runs in a namespace of its own, on one thread unless it says
 otherwise, with `torch`, `measure` and `hook` at hand. What it prints comes back; an exception fails
-the test with the worker's traceback.
+the test with the worker's traceback. Each measurement collects garbage first; what is there before
+a piece starts, all of PyTorch, is frozen meanwhile, or that would take most of the time.
 """
 
 import atexit
@@ -25,11 +26,13 @@ torch.ones(8) @ torch.ones(8)
 answers = sys.stdout
 for line in sys.stdin:
     printed, error = io.StringIO(), None
+    gc.freeze()
     try:
         with contextlib.redirect_stdout(printed):
             exec(json.loads(line), {"torch": torch, "measure": measure, "hook": hook})
     except BaseException:
         error = traceback.format_exc()
+    gc.unfreeze()
     gc.collect()
     torch.set_num_threads(1)
     print(json.dumps([printed.getvalue(), error]), file=answers, flush=True)

@@ -39,6 +39,7 @@ class FissionCheck:
         self.seed = seed
         self.inputs = random_inputs(source, seed=seed) if inputs is None else inputs
         self.expected = evaluate_document(document, self.inputs, seed=seed)
+        self.generator = torch.get_rng_state()
         self.tolerance = tolerance
         self.noise = noise * max(map(_largest, self.expected.outputs), default=0.0)
 
@@ -48,12 +49,15 @@ class FissionCheck:
 
         Raises PlanError naming the first output, or the first input as the step leaves it, that
         differs by more than `tolerance` of its largest element, or is infinite or undefined
-        elsewhere; and what `evaluate` raises for a text that cannot be executed.
+        elsewhere; if the random generator is left in another state; and what `evaluate` raises
+        for a text that cannot be executed.
         """
         document = parse(split)
         if self.outputs != _outputs(document):
             raise PlanError("the split graph has other outputs")
         found = evaluate_document(document, self.inputs, seed=self.seed)
+        if not torch.equal(torch.get_rng_state(), self.generator):
+            raise PlanError("the split graph leaves the random generator in another state")
         rows = zip(self.outputs, found.outputs, self.expected.outputs, strict=True)
         for (kind, path), value, wanted in rows:
             _compare(f"output {kind} {path!r}", value, wanted, self.tolerance, self.noise)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import random
 import re
 from collections import Counter
@@ -10,11 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from optimizer_states import states
+from plan_accounts import step_of
+from torch import Tensor
 
-from magis import _core, zoo
+from magis import _core, measure, zoo
 from magis.capture import capture
 from magis.verify import FissionCheck, inputs_from
+from magis.verify.tensors import constant
+from magis.verify.text import parse
 
 Part = tuple[int, int]  # region, units a part
 Choice = tuple[int, int, list[Any]]  # the same, and choices inside it
@@ -87,6 +93,8 @@ class Subject:
         )
         self.text = capture(model, loss_fn, batch, optimizer=case.optimizer).text
         inputs = inputs_from(self.text, model, batch, state=states(self.text))
+        constants = {i.name: constant(i) for i in parse(self.text).inputs if i.kind == "const"}
+        self.values = inputs | constants
         self.truth = FissionCheck(self.text, inputs)
         self.regions = _core.fission_regions(
             _core.Graph.parse(self.text), device="cpu", least_saving=ANY_SAVING
@@ -95,6 +103,21 @@ class Subject:
         labels = [self.regions.labels(i) for i in range(count)]
         self.labels = [{name: (axis, step) for name, axis, step in rows} for rows in labels]
         self.operators = [frozenset(names) for names in self.labels]
+
+    def bytes(self, split: _core.Graph) -> tuple[int, int]:
+        """Transient ones of the split graph in the order of its text: promised, and measured,
+        kernels' scratch apart. Needs the allocator hook."""
+        plan, log = _core.Plan.program_order(split), measure.KernelLog()
+        step = step_of(plan.source(), log)
+        given = [self.values[entry.name] for entry in plan.graph.inputs]
+        inputs = [v.detach().clone() if isinstance(v, Tensor) else v for v in given]
+
+        def call() -> Any:
+            with torch.no_grad():
+                return step(inputs)
+
+        measured = measure.measure_kernels(call, log).tensor_peak_bytes
+        return plan.simulate("cpu").transient_peak_bytes, measured
 
     def single(self) -> Iterator[list[Choice]]:
         for region in range(len(self.regions)):
@@ -148,7 +171,10 @@ def parts(length: int) -> list[int]:
 
 @functools.cache
 def subject(case: Case) -> Subject:
-    return Subject(case)
+    made = Subject(case)
+    if measure.available():
+        gc.freeze()  # each measurement collects garbage first
+    return made
 
 
 @dataclass
@@ -159,15 +185,22 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)
 
     def add(self, source: Subject, choices: Sequence[Choice]) -> None:
-        """Splits and checks; AssertionError for a refusal of an unknown kind, PlanError for a
-        split that computes something else."""
+        """Splits and checks; AssertionError for a refusal of an unknown kind and, where the
+        allocator is watched, for a split that needs other bytes than it promises; PlanError for
+        one that computes something else."""
         try:
             split = source.regions.split(list(choices))
         except _core.UserError as refusal:
             self.refused[kind_of(str(refusal))] += 1
             return
         source.truth.check(split.text())
+        if measure.available():
+            promised, measured = source.bytes(split)
+            assert measured == promised, f"{measured} bytes, not {promised}: {choices}"
         self.checked += 1
+
+    def counts(self) -> dict[str, int]:
+        return {"checked": self.checked, **self.refused}
 
 
 def kind_of(refusal: str) -> str:
@@ -178,3 +211,20 @@ def kind_of(refusal: str) -> str:
 
 # One case a model.
 CASES_ONCE = [next(case for case in cases() if case.name == name) for name in zoo.names()]
+
+
+def every_region(case: Case) -> dict[str, int]:
+    """`Tally.counts` of every region in parts of every kind."""
+    source, tally = subject(case), Tally()
+    for choices in source.single():
+        tally.add(source, choices)
+    return tally.counts()
+
+
+def combinations(case: Case) -> dict[str, int]:
+    """The same of 200 combinations for each model, in equal shares for its cases."""
+    source, tally = subject(case), Tally()
+    rng = random.Random(str(case))
+    for _ in range(-(-200 // sum(other.name == case.name for other in cases()))):
+        tally.add(source, source.combination(rng))
+    return tally.counts()

@@ -34,6 +34,7 @@ class Account:
     verified: int
     measured: int
     bits: bool  # code and evaluator leave the same bits
+    whole: bool  # and those are the bits of the captured graph, run as a whole
     generator: bool  # and the generator where the captured graph leaves it
     errors: dict[str, tuple[float, float, float]]  # by name: plan's, the graph's, size in float64
     exact: list[str]  # integers and booleans that differ, and what has other types
@@ -60,11 +61,12 @@ class Subject:
             return [v.detach().clone() if isinstance(v, Tensor) else v for v in given]
 
         left = inputs()
+        pool = [torch.full((plan.host_bytes,), 0xFF, dtype=torch.uint8)] if plan.host_bytes else []
 
         def call() -> Any:
             torch.manual_seed(SEED)
             with torch.no_grad():
-                return watched(left)
+                return watched(left, *pool)
 
         kernels = measure.measure_kernels(call, log)
         after = torch.get_rng_state()
@@ -81,6 +83,8 @@ class Subject:
             measured=kernels.peak_bytes if scratch else kernels.tensor_peak_bytes,
             bits=same(expected.outputs, found.outputs)
             and same(expected.inputs.values(), found.inputs.values()),
+            whole=same(self.source.outputs, found.outputs)
+            and same(self.source.inputs.values(), [found.inputs[n] for n in self.source.inputs]),
             generator=torch.equal(after, self.generator),
             errors=errors,
             exact=exact,

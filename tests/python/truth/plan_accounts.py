@@ -33,14 +33,14 @@ class Account:
     on_devices: bool  # verifier and core agree on devices that round and that do not
 
 
-def step_of(source: str, log: measure.KernelLog | None = None) -> Callable[[list[Any]], Any]:
+def step_of(source: str, log: measure.KernelLog | None = None) -> Callable[..., Any]:
     """The function `step` of generated code; with a log, its operators are watched."""
     names: dict[str, Any] = {}
     exec(compile(source, "<plan>", "exec"), names)
     if log is not None:
         operators = {k: v for k, v in names.items() if isinstance(v, torch._ops.OpOverload)}
         names |= {name: log.watch(operator) for name, operator in operators.items()}
-    step: Callable[[list[Any]], Any] = names["step"]
+    step: Callable[..., Any] = names["step"]
     return step
 
 

@@ -52,7 +52,7 @@ def account(arguments: str) -> dict[str, Any]:
     return read
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES, scope="class")  # all that is asked of one, then the next
 class TestPlansWithRegions:
     def test_regions_are_used_and_save_memory(self, case: str) -> None:
         found = account(case)

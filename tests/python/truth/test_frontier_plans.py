@@ -32,7 +32,7 @@ def account(case: str) -> dict[str, Any]:
     return read
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES, scope="class")  # all that is asked of one, then the next
 class TestFrontier:
     def test_each_plan_is_smaller_and_slower(self, case: str) -> None:
         plans = account(case)["plans"]

@@ -19,8 +19,8 @@ CASES = {name: f"accounts({name!r}, plans=2)" for name in zoo.names()} | {
     "mlp, in parts": "accounts_in_parts('mlp', limit=0.3, plans=4, share=0.6, batch=32)",
     "btlm, uneven parts": "accounts_in_parts('btlm', limit=0.3, plans=3, batch=5, parts=3)",
 }
-LONG = {f"{name}, long": f"accounts({name!r}, plans=50)" for name in zoo.names()} | {
-    f"{name}, in parts, long": f"accounts_in_parts({name!r}, limit=0.3, plans=20, batch=5, parts=3)"
+LONG = {f"{name}, long": f"accounts({name!r}, plans=500)" for name in zoo.names()} | {
+    f"{name}, in parts, long": f"accounts_in_parts({name!r}, limit=0.3, plans=99, batch=5, parts=3)"
     for name in ("bert", "vit", "gpt2", "gpt-neo", "btlm", "llama")
 }
 ALL = [pytest.param(CASES[name], id=name) for name in CASES] + [
@@ -39,7 +39,7 @@ def accounts(case: str) -> list[dict[str, Any]]:
     return read
 
 
-@pytest.mark.parametrize("case", ALL)
+@pytest.mark.parametrize("case", ALL, scope="class")  # all that is asked of one, then the next
 class TestSwaps:
     def test_tensors_leave_and_come_back(self, case: str) -> None:
         for account in accounts(case):

@@ -341,6 +341,13 @@ DAMAGED_MEANING = {
         "%h = magis.bernoulli([1*r1,5], [5,1], 0.5, dtype=torch.float32) : f32[3,5]",
         "line 12: %h runs in every iteration of r1, but it draws random numbers",
     ),
+    "more random numbers": (
+        MLP_SOURCE,
+        MLP_SPLIT,
+        "%w1t = ",
+        "%more = magis.bernoulli([4], [1], 0.5, dtype=torch.float32) : f32[4]\n%w1t = ",
+        "the split graph leaves the random generator in another state",
+    ),
 }
 
 
