@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
 import torch
 import torch.utils._pytree as pytree
 import torch.utils.checkpoint
+from torch._decomp import global_decomposition_table
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -49,12 +50,15 @@ __all__ = [
     "current_autograd_node",
     "fake_like",
     "forward_sequence_number",
+    "graph_module",
     "has_data_mutation",
+    "has_python_formula",
     "node_sequence_number",
     "plain_checkpoint",
     "post_accumulate_hooks",
     "pretend_compiling",
     "pytree",
+    "reads_answered",
     "tensor_hooks",
     "to_functional",
     "trace",
@@ -106,12 +110,13 @@ def traced_graph() -> torch.fx.Graph:
 
 
 def traced_node(tensor: torch.Tensor) -> torch.fx.Node | None:
-    """The node that makes what a functional wrapper stands for now; None for other tensors.
+    """The node that makes what a traced tensor stands for now; None for other tensors.
 
-    Relies on: the tracer keeps a proxy for each tensor that it has met.
+    Relies on: the tracer keeps a proxy for each tensor that it has met. Traced are functional
+    wrappers, and fakes that operators made of real tensors alone.
     """
     mode = get_proxy_mode()
-    if mode is None or not isinstance(tensor, FunctionalTensor):
+    if mode is None or not isinstance(tensor, (FunctionalTensor, FakeTensor)):
         return None
     slot = get_proxy_slot(unwrap_functional(tensor), mode.tracer, None)
     node: torch.fx.Node | None = None if slot is None else slot.proxy.node
@@ -123,6 +128,20 @@ def traced_constant(node: torch.fx.Node) -> Any:
     mode = get_proxy_mode()
     assert mode is not None, "no trace is in progress"
     return getattr(mode.tracer.root, str(node.target))
+
+
+def has_python_formula(operator: OpOverload) -> bool:
+    """Whether fake results of the operator come from a formula written in Python, which may give
+    other strides than the kernels. Relies on: the tables in which PyTorch registers these.
+    """
+    return operator in global_decomposition_table["meta"] or (
+        operator in global_decomposition_table["post_autograd"]
+    )
+
+
+def graph_module(root: torch.nn.Module, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """Generated code for `graph`, whose get_attr nodes are looked up in `root`."""
+    return torch.fx.GraphModule(root, graph)
 
 
 def without_modes() -> contextlib.AbstractContextManager[Any]:
@@ -137,6 +156,24 @@ def to_functional(tensor: torch.Tensor) -> torch.Tensor:
     """
     wrapped: torch.Tensor = FunctionalTensor.to_functional(tensor)
     return wrapped
+
+
+@contextlib.contextmanager
+def reads_answered(
+    methods: Mapping[str, Callable[..., Any]], functions: Mapping[str, Callable[..., Any]]
+) -> Iterator[None]:
+    """Inside, functional wrappers have these methods, and the functions behind packed sequences are
+    these.
+
+    Relies on: methods of a wrapper are looked up in its class before PyTorch's own; `nn.utils.rnn`
+    looks its functions up in `torch._VF` when it calls them.
+    """
+    with contextlib.ExitStack() as stack:
+        for name, method in methods.items():
+            stack.enter_context(mock.patch.object(FunctionalTensor, name, method))
+        for name, function in functions.items():
+            stack.enter_context(mock.patch.object(torch._VF, name, function))
+        yield
 
 
 def unwrap_functional(tensor: torch.Tensor) -> torch.Tensor:

@@ -28,15 +28,6 @@ from magis.errors import CaptureError
 
 RULES: dict[OpOverload, Rule] = {**VIEW_RULES, **FACTORY_RULES, **LOSS_RULES}
 
-# Operators whose memory or behaviour cannot be known from a trace.
-_REFUSED: dict[OpOverload, str] = {
-    torch.ops.aten.mkldnn_rnn_layer.default: (
-        "an LSTM on the CPU runs oneDNN's fused kernel, whose workspace is not known before it"
-        " runs. Train it under `with torch.backends.mkldnn.flags(enabled=False):`."
-    ),
-}
-
-
 class CanonicalPass:
     """Fills `builder` with the canonical statements of `traced`."""
 
@@ -91,8 +82,6 @@ class CanonicalPass:
                 " written into a graph"
             )
         site, backward = node.meta.get(STAMP, (None, False))
-        if function in _REFUSED:
-            raise CaptureError(f"{place(site or NOWHERE)}: {_REFUSED[function]}")
         args = [self._as_value(arg) for arg in args]
         kwargs = {k: self._as_value(self._translate(v)) for k, v in node.kwargs.items()}
         with self.builder.at(site if site is not NOWHERE else None, backward):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import random
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
 from magis.capture.batch import classify_leaf, flatten_batch
+from magis.capture.reads import Read
+from magis.capture.sites import place
 from magis.errors import CaptureError
 
 DISTRIBUTED = {
@@ -18,6 +22,14 @@ DISTRIBUTED = {
     "FSDPModule",
 }
 _DEVICES = ("cpu", "cuda")
+
+AVERAGING_BATCH_NORM = (
+    "module {module!r}: batch norm with momentum=None reads the number of steps that it has counted"
+    " on every call, but a captured step runs the same operators for any data. Give it a momentum"
+    " (0.1 is usual), or put it into eval mode."
+)
+
+Draws: TypeAlias = tuple[Any, Any]  # where the generators of Python and NumPy stand
 
 
 def check_model(model: Any) -> None:
@@ -178,6 +190,46 @@ def check_written_storage(written: str, tensors: Mapping[str, torch.Tensor]) -> 
                 " a captured step each has a value of its own. Register one of them and take the"
                 " other as a view of it in forward()."
             )
+
+
+def check_read_state(reads: Iterable[Read], written: Collection[tuple[str, str]]) -> None:
+    """Raises CaptureError where the step reads, in Python, numbers that it writes itself: a guard
+    on them would miss at every call. A truth value may well stay as it is.
+    """
+    for read in reads:
+        if isinstance(read.expected, bool):
+            continue
+        for kind, path in read.inputs:
+            if (kind, path) in written:
+                owner, _, name = path.rpartition(".")
+                if name == "num_batches_tracked":
+                    raise CaptureError(AVERAGING_BATCH_NORM.format(module=owner))
+                raise CaptureError(
+                    f"{place(read.site)}: the code reads the value of a tensor made from the {kind}"
+                    f" {path}, which the step itself changes, so that each step would need a plan of"
+                    " its own. Compute with it on tensors (torch.where), or count in the training"
+                    " loop and pass the count in the batch."
+                )
+
+
+def check_draws(before: Draws, after: Draws, where: str) -> None:
+    """Raises CaptureError where forward drew from Python's or NumPy's generator: what it drew would
+    be frozen into the plan.
+    """
+    for name, one, other in zip(("Python's random module", "NumPy"), before, after, strict=True):
+        if one != other:
+            raise CaptureError(
+                f"{where}: the code draws from the generator of {name}, whose numbers a captured"
+                " step would repeat at every run. Draw with torch, or outside of the step and pass"
+                " what was drawn in the batch."
+            )
+
+
+def draws_now() -> Draws:
+    """Where the generators of Python and NumPy stand."""
+    numpy = sys.modules.get("numpy")
+    state = numpy.random.get_state() if numpy is not None else ("", (), 0, 0, 0.0)
+    return random.getstate(), (state[2], hash(bytes(state[1])))
 
 
 def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:

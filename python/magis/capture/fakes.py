@@ -18,7 +18,16 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from magis import _torch_internals as internals
 from magis._torch_internals import FakeTensorMode, OpOverload
+from magis.capture.reads import shaped_by_data
+from magis.capture.true_layouts import (
+    Layout,
+    has_no_formula,
+    is_doubtful,
+    layouts_of,
+    true_layouts,
+)
 
 _aten = torch.ops.aten
 
@@ -62,13 +71,34 @@ _TRUE_DTYPES: dict[OpOverload, Callable[[Sequence[Any]], Dtypes]] = {
 }
 
 
+_VIEWS_BY_SHAPE = frozenset({_aten.view.default, _aten._unsafe_view.default})
+
+
 class TrueFakeTensorMode(FakeTensorMode):  # type: ignore[misc]
-    """FakeTensorMode, corrected where it differs from the CPU kernels."""
+    """FakeTensorMode, corrected where it differs from the CPU kernels.
+
+    `promised` holds, while an operator runs whose shapes depend on data, real results of the shapes
+    that come out.
+    """
+
+    promised: list[torch.Tensor] | None = None
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if self.promised is not None and shaped_by_data(func, kwargs or {}):
+            return self._as_promised(args)
+        if has_no_formula(func) and _on_cpu(args):
+            layouts = true_layouts(func, args, kwargs or {})
+            if layouts is not None:
+                return self._laid_out(layouts, func)
         results = super().__torch_dispatch__(func, types, args, kwargs)
+        if func in _VIEWS_BY_SHAPE:
+            return self._as_viewed(args[0], results)
+        if isinstance(func, OpOverload) and is_doubtful(func, args, kwargs or {}):
+            layouts = true_layouts(func, args, kwargs or {})
+            if layouts is not None and layouts != layouts_of(results):
+                return self._laid_out(layouts, func)
         if func is _aten.native_batch_norm_backward.default and not args[9][0]:
             return None, *results[1:]
         dtypes_of = _TRUE_DTYPES.get(func)
@@ -81,6 +111,42 @@ class TrueFakeTensorMode(FakeTensorMode):  # type: ignore[misc]
                 else torch.empty_strided(result.shape, result.stride(), dtype=dtype)
                 for result, dtype in zip(results, dtypes_of(args), strict=True)
             )
+
+    def _as_viewed(self, base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+        """`view` with the strides that views really get. They differ from the formula's where a
+        dimension has length 1, and kernels go by these strides when they choose a layout.
+        """
+        with internals.without_modes():
+            plain = torch.empty_strided(base.shape, base.stride(), dtype=base.dtype, device="meta")
+            strides = plain.view(view.shape).stride()
+        if strides == view.stride():
+            return view
+        with self:
+            return base.as_strided(view.shape, strides, base.storage_offset())
+
+    def _laid_out(self, layouts: Sequence[Layout | None], func: OpOverload) -> Any:
+        with self:
+            results = [
+                None
+                if layout is None
+                else torch.empty_strided(layout[1], layout[2], dtype=layout[0])
+                for layout in layouts
+            ]
+        return results[0] if len(func._schema.returns) == 1 else tuple(results)
+
+    def _as_promised(self, args: tuple[Any, ...]) -> Any:
+        assert self.promised is not None
+        device = next(arg.device for arg in args if isinstance(arg, torch.Tensor))
+        with self:
+            results = [
+                torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=device)
+                for like in self.promised
+            ]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _on_cpu(args: Sequence[Any]) -> bool:
+    return all(arg.device.type == "cpu" for arg in args if isinstance(arg, torch.Tensor))
 
 
 def device_to_trace_on(device: torch.device) -> torch.device:

@@ -8,6 +8,8 @@ magis::bernoulli(size, stride, p, *, dtype, device=None)
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from magis._torch_internals import OpOverload
@@ -45,4 +47,21 @@ def _bernoulli_fake(
 _library.impl("bernoulli", _bernoulli, "CompositeExplicitAutograd")
 torch.library.register_fake("magis::bernoulli", _bernoulli_fake, lib=_library)
 
+_rnn = torch.library.Library("magis_rnn", "FRAGMENT")
+_rnn.define(
+    str(torch.ops.aten.mkldnn_rnn_layer.default._schema).removeprefix("aten::").replace(
+        "mkldnn_rnn_layer", "layer", 1
+    )
+)
+
+
+def _rnn_layer(*args: Any) -> Any:
+    with torch.enable_grad():
+        results = torch.ops.aten.mkldnn_rnn_layer(*args)
+    return tuple(None if result is None else result.detach() for result in results)
+
+
+_rnn.impl("layer", _rnn_layer, "CompositeExplicitAutograd")
+
+rnn_layer: OpOverload = torch.ops.magis_rnn.layer.default
 bernoulli: OpOverload = torch.ops.magis.bernoulli.default

@@ -19,6 +19,7 @@ from magis.capture.batch import (
     is_static,
 )
 from magis.capture.ir import InputKind, OutputKind
+from magis.capture.records import opened
 from magis.errors import CaptureError
 
 
@@ -43,7 +44,7 @@ class Outputs:
         """All that loss_fn, or without one the model, returned. Raises CaptureError for what cannot
         be handed back.
         """
-        flat, self.spec = pytree.tree_flatten_with_path(result)
+        flat, self.spec = pytree.tree_flatten_with_path(opened(result))
         for position, (key_path, value) in enumerate(flat):
             path = pytree.keystr(key_path)
             if isinstance(value, torch.Tensor):

@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -26,7 +26,8 @@ from magis import _torch_internals as internals
 from magis._torch_internals import OpOverload
 from magis.capture import operators
 from magis.capture.ir import Site
-from magis.capture.known_values import known_value
+from magis.capture.fakes import TrueFakeTensorMode
+from magis.capture.reads import Reader, is_mask, shaped_by_data
 from magis.errors import CaptureError
 
 _aten = torch.ops.aten
@@ -51,6 +52,22 @@ _CHECKS = frozenset(
     }
 )
 
+_WRITES_THROUGH_INDEX = frozenset(
+    {
+        _aten.index_put.default,
+        _aten.index_put_.default,
+        _aten._index_put_impl_.default,
+        _aten._unsafe_index_put.default,
+    }
+)
+_INDEXING = frozenset(
+    {
+        _aten.index.Tensor,
+        _aten._unsafe_index.Tensor,
+        *_WRITES_THROUGH_INDEX,
+    }
+)
+
 
 class ModulePaths:
     """The dotted path of each module of a model; a module that is registered twice keeps its first
@@ -69,13 +86,20 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
     faithfully.
     """
 
-    def __init__(self, paths: ModulePaths) -> None:
+    def __init__(
+        self, paths: ModulePaths, reader: Reader, fake_mode: TrueFakeTensorMode
+    ) -> None:
         super().__init__()
+        self.reader = reader
+        self._fake_mode = fake_mode
         self.backward = False
         self.fixed_site: Site | None = None  # overrides, for the optimizer's update
         self.outside: dict[int, torch.Tensor] = {}  # real tensors that operators read, by id
+        # Called with the path of each module whose forward has ended.
+        self.on_leave: Callable[[str], None] = lambda _path: None
         self._paths = paths
         self._modules: list[str] = []
+        self._positions: dict[torch.fx.Node, torch.Tensor] = {}  # of a mask's true elements
         # Of forward operators, by the sequence number of their autograd node.
         self._site_of: dict[int, Site] = {}
 
@@ -90,6 +114,7 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
 
         def leave(_module: nn.Module, _args: object, _result: object) -> None:
             if self._modules:
+                self.on_leave(self._modules[-1])
                 self._modules.pop()
 
         hooks = [
@@ -114,23 +139,72 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         if func in _CHECKS:
             return None
-        site = self._current_site()
+        site = self.site_here()
         for tensor in _outside_tensors(args, kwargs):
             self.outside[id(tensor)] = tensor
             written = func._schema.is_mutable and len(args) > 0 and tensor is args[0]
             _check_outside_tensor(tensor, written, site)
         if func is _aten._local_scalar_dense.default:
-            known = known_value(args[0])
-            if known is not None:
-                return known.item()
+            return self.reader.number(args[0], site)
+        if func is _aten.equal.default:
+            return self._equal(args[0], args[1], site)
+        if func in _WRITES_THROUGH_INDEX and _is_masked_fill(*args[1:]):
+            result = _fill_masked(func, *args[:3])
+            self._stamp(site)
+            return result
+        if func in _INDEXING and any(map(is_mask, args[1])):
+            args = (args[0], self._without_masks(args[1], site), *args[2:])
         if func is _aten.bernoulli_.float:
             result = _bernoulli_in_memory_order(site, *args, **kwargs)
+        elif func is _aten.mkldnn_rnn_layer.default:
+            result = operators.rnn_layer(*args, **kwargs)
+        elif shaped_by_data(func, kwargs):
+            result = self._shaped_by_data(func, args, kwargs, site)
         else:
             result = func(*args, **kwargs)
         self._stamp(site)
         return result
 
-    def _current_site(self) -> Site:
+    def _equal(self, a: torch.Tensor, b: torch.Tensor, site: Site) -> bool:
+        """torch.equal, which returns a Python truth value."""
+        if a.shape != b.shape:
+            return False
+        all_equal = _aten.all.default(_aten.eq.Tensor(a, b))
+        self._stamp(site)
+        return bool(self.reader.number(all_equal, site))
+
+    def _without_masks(
+        self, indices: Sequence[torch.Tensor | None], site: Site
+    ) -> list[torch.Tensor | None]:
+        """Indices with the positions of true elements in place of masks, as kernels do it."""
+        plain: list[torch.Tensor | None] = []
+        for index in indices:
+            if index is None or not is_mask(index):
+                plain.append(index)
+                continue
+            node = internals.traced_node(index)
+            found = None if node is None else self._positions.get(node)
+            if found is None:
+                found = self._shaped_by_data(_aten.nonzero.default, (index,), {}, site)
+                if node is not None:
+                    self._positions[node] = found
+            plain += [_aten.select.int(found, 1, dim) for dim in range(index.dim())]
+        return plain
+
+    def _shaped_by_data(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
+    ) -> Any:
+        self._fake_mode.promised = self.reader.shapes(func, args, kwargs, site)
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self._fake_mode.promised = None
+        for tensor in result if isinstance(result, (list, tuple)) else (result,):
+            self.reader.guard_shape(tensor, site)
+        return result
+
+    def site_here(self) -> Site:
+        """Of the operator that runs, or of the code that asks."""
         if self.fixed_site is not None:
             return self.fixed_site
         node = internals.current_autograd_node()
@@ -202,6 +276,34 @@ def _bernoulli_in_memory_order(
         list(target.shape), list(target.stride()), p, dtype=target.dtype, **device
     )
     result: torch.Tensor = _aten.copy_.default(target, drawn)
+    return result
+
+
+def _is_masked_fill(
+    indices: Sequence[torch.Tensor | None],
+    values: torch.Tensor,
+    accumulate: bool = False,
+    _unsafe: bool = False,
+) -> bool:
+    """Whether `x[mask] = number`, for which the positions do not matter."""
+    return len(indices) == 1 and is_mask(indices[0]) and values.numel() == 1 and not accumulate
+
+
+def _fill_masked(
+    func: OpOverload,
+    target: torch.Tensor,
+    indices: Sequence[torch.Tensor],
+    values: torch.Tensor,
+) -> torch.Tensor:
+    mask = indices[0]
+    if mask.dtype is not torch.bool:
+        mask = _aten.ne.Scalar(mask, 0)
+    for _ in range(target.dim() - mask.dim()):
+        mask = _aten.unsqueeze.default(mask, -1)
+    filled = _aten.where.self(mask, _aten.reshape.default(values, []), target)
+    result: torch.Tensor = filled
+    if func._schema.is_mutable:
+        result = _aten.copy_.default(target, filled)
     return result
 
 

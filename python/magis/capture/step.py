@@ -12,11 +12,13 @@ from torch import nn
 from magis.capture.batch import BatchLeaf, OutLeaf, OutputScalar, TreeSpec
 from magis.capture.canonical import CanonicalPass, remove_dead_code
 from magis.capture.checks import check_batch, check_model, resolve_device
+from magis.capture.ir import Site
 from magis.capture.layout import add_outputs
 from magis.capture.names import assign_names
 from magis.capture.optimizers import make_optimizer
+from magis.capture.reads import Check, Guards
 from magis.capture.text import DTYPE_WORDS, graph_text
-from magis.capture.trace import Settings, trace_step
+from magis.capture.trace import Settings, Traced, trace_step
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class Capture:
     # The model looks at data, and was traced on the branch that is right for any data: its kernels
     # may differ from those that eager mode picks for this batch, in the last bits.
     as_if_compiled: bool
+    # What the step's code read from tensors: to be computed anew before each call, and predicates
+    # among the outputs that must come out as they did.
+    guards: Guards | None = None
+    checks: tuple[Check, ...] = ()
+    folded: tuple[Site, ...] = ()  # where it read what is the same at every run
 
 
 def capture(
@@ -86,6 +93,8 @@ def capture(
         header.setdefault("note", "captured without CUDA: fused attention is spelled out")
     if autocast is not None:
         header.setdefault("autocast", DTYPE_WORDS[autocast])
+    if traced.guards is not None or traced.checks:
+        header.setdefault("specialised", _specialised(traced))
     if optimizer is not None:
         header.setdefault("optimizer", optimizer)
     return Capture(
@@ -97,7 +106,16 @@ def capture(
         out_spec=traced.out_spec,
         out_leaves=_with_expressions(traced.out_leaves, expressions),
         as_if_compiled=traced.as_if_compiled,
+        guards=traced.guards,
+        checks=traced.checks,
+        folded=traced.folded,
     )
+
+
+def _specialised(traced: Traced) -> str:
+    """On what the graph was specialised, in words: it is right for data like the example's."""
+    reads = len(traced.guards.reads) if traced.guards is not None else 0
+    return f"{reads} values that were read, {len(traced.checks)} conditions"
 
 
 def _with_expressions(leaves: list[OutLeaf], expressions: list[str]) -> tuple[OutLeaf, ...]:

@@ -24,7 +24,12 @@ from magis.capture.batch import (
     classify_leaf,
     flatten_batch,
 )
-from magis.capture.checks import check_written_storage
+from magis.capture.checks import (
+    check_draws,
+    check_read_state,
+    check_written_storage,
+    draws_now,
+)
 from magis.capture.explain import data_dependent, explain
 from magis.capture.fakes import DropoutOfGpus, device_to_trace_on, make_fake_mode
 from magis.capture.ir import InputKind, OutputKind, Site
@@ -37,7 +42,9 @@ from magis.capture.outputs import (
     reassigned_buffers,
     refuse_replaced_attributes,
 )
+from magis.capture.reads import Check, Guards, Reader
 from magis.capture.sites import ModulePaths, SiteRecorder
+from magis.capture.whole_reads import whole_reads
 from magis.errors import CaptureError
 
 # No float that a program would compare with or treat apart (0, 1, 2), so that a trace does not take
@@ -82,6 +89,9 @@ class Traced:
     out_leaves: list[OutLeaf]
     gradient_targets: dict[str, torch.Tensor]  # path -> fake of the parameter or batch tensor
     as_if_compiled: bool
+    guards: Guards | None
+    checks: tuple[Check, ...]
+    folded: tuple[Site, ...]
 
 
 def trace_step(
@@ -89,9 +99,9 @@ def trace_step(
 ) -> Traced:
     """Raises CaptureError; the model and the process are left as they were either way.
 
-    The model's Python code first runs as in eager mode. If it looks at data (Hugging Face models
-    do, to drop a mask that masks nothing), it runs again believing that it is being compiled, which
-    makes such models take the branch that is right for any data.
+    The model's Python code first runs as in eager mode; what it reads from tensors is guarded or
+    speculated on (magis.capture.reads). If it needs what can be neither, it runs again believing
+    that it is being compiled, which makes some models take a branch that is right for any data.
     """
     paths = ModulePaths(model)
     try:
@@ -106,10 +116,8 @@ def trace_step(
         return _Step(model, loss_fn, batch, settings, paths).trace(as_if_compiled=True)
     except CaptureError:
         raise
-    except Exception as error:
-        # Both tries fail alike where the data is needed in earnest.
-        shown = error if data_dependent(error) else first
-        raise explain(shown, paths) from shown
+    except Exception:
+        raise explain(first, paths) from first
 
 
 class _Step:
@@ -128,7 +136,6 @@ class _Step:
         self.settings = settings
         self.fake_mode = make_fake_mode()
         self.scalars = internals.RuntimeScalars()
-        self.recorder = SiteRecorder(paths)
         self.parameters = dict(model.named_parameters())
         self.buffers = dict(model.named_buffers())
         leaves, self.batch_spec = flatten_batch(batch)
@@ -139,6 +146,26 @@ class _Step:
         ] = {}  # path of a batch tensor or parameter -> requires_grad
         self._collect_inputs(dict(leaves))
         self.outputs = Outputs()
+        self.reader = self._make_reader(dict(leaves))
+        self.recorder = SiteRecorder(paths, self.reader, self.fake_mode)
+
+    def _make_reader(self, batch: Mapping[str, Any]) -> Reader:
+        """Answers reads with what the model and the batch hold now."""
+        tables: dict[str, Mapping[str, Any]] = {
+            "param": self.parameters,
+            "buffer": self.buffers,
+            "batch": batch,
+            "scalar": batch,
+        }
+        inputs = []
+        for item in self.inputs:
+            trained = item.kind == "param" and self.parameters[item.path].requires_grad
+            updated = self.loss_fn is not None and trained
+            kind = "frozen" if item.kind == "param" and not updated else item.kind
+            value = tables.get(item.kind, {}).get(item.path)
+            inputs.append((kind, item.path, value.detach() if _is_tensor(value) else value))
+        device = next((v.device for _, _, v in inputs if _is_tensor(v)), torch.device("cpu"))
+        return Reader(inputs, device, torch.get_rng_state())
 
     def _collect_inputs(self, batch: Mapping[str, Any]) -> None:
         def fake(tensor: torch.Tensor) -> torch.Tensor:
@@ -195,6 +222,9 @@ class _Step:
             out_leaves=self.outputs.leaves,
             gradient_targets={i.path: i.value for i in self.inputs if i.kind in ("param", "batch")},
             as_if_compiled=as_if_compiled,
+            guards=self.reader.guards(),
+            checks=tuple(self.reader.checks),
+            folded=tuple(self.reader.folded),
         )
 
     # Everything below runs under the tracer.
@@ -210,8 +240,12 @@ class _Step:
                 for (kind, path), value in live.items():
                     if kind in ("param", "batch") and self.differentiated[path]:
                         value.requires_grad_()
-            self._run(live)
+            with whole_reads(self.recorder):
+                self._run(live)
             self._collect_writes(live)
+            check_read_state(self.reader.reads, self.outputs.labels)
+            for check, tensor in zip(self.reader.checks, self.reader.speculated, strict=True):
+                self.outputs.add("aux", check.path, tensor)
             tensors = [internals.unwrap_functional(tensor) for tensor in self.outputs.tensors]
             return [*tensors, *self.outputs.scalars]
 
@@ -222,7 +256,12 @@ class _Step:
             {id(tensor): live["buffer", name] for name, tensor in self.buffers.items()},
         )
         attributes = plain_tensors(self.model)
+        draws = draws_now()
+        self.recorder.on_leave = lambda path: check_draws(
+            draws, draws_now(), f"module {path!r}" if path else "the model"
+        )
         loss = self._forward(live)
+        check_draws(draws, draws_now(), "the step")
         refuse_replaced_attributes(self.model, attributes, self.recorder.outside)
         if loss is None:
             return
@@ -322,6 +361,10 @@ class _Step:
                 place = f"the {'buffer' if kind == 'buffer' else 'parameter'} {path}"
                 check_written_storage(place, owned)
                 self.outputs.add("buffer" if kind == "buffer" else "param", path, value.detach())
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import typer
 from magis import __version__
 from magis.cli import status
 from magis.cli.capture import capture
+from magis.cli.check import check
 from magis.cli.inspect import inspect as inspect_file
 from magis.cli.optimize import optimize
 from magis.cli.outcome import Outcome
@@ -32,6 +33,15 @@ _COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
         magis capture bert --size full --batch 32 -o bert.magis
         magis capture gpt2 --size small --optimizer adamw -o gpt2.magis
         magis capture train.py:make -o mine.magis
+        """,
+    ),
+    (
+        "check",
+        check,
+        """
+        magis check bert
+        magis check train.py:make
+        magis check train.py:make --json
         """,
     ),
     (

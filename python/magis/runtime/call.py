@@ -58,6 +58,7 @@ class Call:
         try:
             with plain_modes(self.step.device.type):
                 outputs = self.plan(inputs)
+                self.step.check(self.plan, outputs)
             result = self._leave(outputs, inputs)
         except BaseException as error:
             if self.committed:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+import magis.capture.operators  # noqa: F401  plans may use these
 from magis.capture.text import DTYPE_WORDS
 from magis.errors import PlanError
 from magis.runtime.host_pool import HostPool

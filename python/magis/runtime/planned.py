@@ -17,6 +17,7 @@ from magis.runtime.call import Call
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.gradients import Deposit, slots_of
 from magis.runtime.model_view import ModelView
+from magis.runtime.speculation import SpeculationFailed
 
 if TYPE_CHECKING:
     from magis.capture import Capture
@@ -135,6 +136,9 @@ class PlannedStep:
         )
         if not paths:
             return self.base
+        if self.capture.checks:  # a plan that may be abandoned must not touch gradients
+            deposits[:] = [Deposit.add if way is Deposit.accumulate else way for way in deposits]
+            return self.base
         plan = self._accumulating.get(paths)
         if plan is None and len(self._accumulating) < MOST_ACCUMULATING_PLANS:
             plan = self._accumulating[paths] = self._plan_accumulation(paths)
@@ -142,6 +146,18 @@ class PlannedStep:
             return plan
         deposits[:] = [Deposit.add if way is Deposit.accumulate else way for way in deposits]
         return self.base
+
+    def check(self, plan: CompiledPlan, outputs: Sequence[torch.Tensor]) -> None:
+        """Raises SpeculationFailed if a predicate came out otherwise than the plan supposes."""
+        if not self.capture.checks:
+            return
+        paths = {output.path: i for i, output in enumerate(plan.outputs) if output.kind == "aux"}
+        found = torch.stack([outputs[paths[c.path]].reshape(()) for c in self.capture.checks])
+        for position, (check, value) in enumerate(
+            zip(self.capture.checks, found.tolist(), strict=True)
+        ):
+            if value != check.expected:
+                raise SpeculationFailed(position, check)
 
     def rebuild(
         self, plan: CompiledPlan, outputs: Sequence[torch.Tensor], leaves: Sequence[Any]

@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from magis import _torch_internals as internals
+from magis.capture.records import opened
 from magis.errors import ReplayError
 from magis.runtime.batch import Arguments
 from magis.runtime.call import without_autocast
@@ -88,7 +89,7 @@ def run_eager(model: torch.nn.Module, loss_fn: LossFunction | None, arguments: A
         loss = pytree.tree_leaves(result)[0]
         with without_autocast(loss.device.type):
             loss.backward()
-    return pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), result)
+    return pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), opened(result))
 
 
 def trace_eager(
@@ -135,7 +136,7 @@ def _trace(
     device: torch.device,
     written: Collection[str],
 ) -> Trace:
-    leaves = pytree.tree_flatten_with_path(result)[0]
+    leaves = pytree.tree_flatten_with_path(opened(result))[0]
     gradients: dict[str, torch.Tensor | None] = {
         name: parameter.grad for name, parameter in view.parameters.items()
     }

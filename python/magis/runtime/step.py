@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import warnings
-from collections import OrderedDict
 from typing import Any, Literal
 
 import torch
@@ -23,6 +22,8 @@ from magis.runtime.guards import Globals, Key, describe_leaf, difference
 from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import write_plan
 from magis.runtime.replay import run_eager
+from magis.runtime.speculation import SpeculationFailed
+from magis.runtime.variants import MOST_VARIANTS, Miss, PlanCache
 from magis.runtime.workshop import Planned, Workshop
 
 OnNewShape = Literal["replan", "eager", "error"]
@@ -31,6 +32,8 @@ logger = logging.getLogger("magis")
 
 # So many new plans are hardly the last batch of an epoch and a switch to eval mode.
 _MANY_REPLANS = 8
+# So many runs say how often a speculation fails.
+_ENOUGH_RUNS = 8
 
 
 class Step:
@@ -65,13 +68,16 @@ class Step:
         self._lock = threading.RLock()
         self._calls = 0
         self._replans = 0
+        self._told: set[str] = set()
         self._view = ModelView(workshop.model)
         self._form = example.form
         self._paths = example.paths
-        self._plans: OrderedDict[Key, Planned] = OrderedDict()
+        self._plans = PlanCache(plan_cache)
         self._key = self._key_of(example)
         self._current = workshop.make(example, self._view, first=True)
-        self._plans[self._key] = self._current
+        self._plans.add(self._key, self._current)
+        self.eager_calls = 0  # that ran without a plan, for whatever reason
+        self.abandoned_calls = 0  # of these: because a condition came out otherwise
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the step on a batch and returns what the loss function returns, detached."""
@@ -85,13 +91,20 @@ class Step:
                 )
             arguments = self._form.arguments(args, kwargs)
             planned = self._plan_for(arguments)
-            if planned is None:
-                model, loss_fn = self._workshop.model, self._workshop.loss_fn
-                return run_eager(model, loss_fn, arguments.for_autograd())
             self._calls += 1
-            if self._verify_every and self._calls % self._verify_every == 0:
-                self._workshop.compare_with_eager(planned.step, arguments, self._view)
-            return planned.step.run(self._view, arguments.leaves)
+            tried: list[Planned] = []
+            while planned is not None:
+                try:
+                    if self._verify_every and self._calls % self._verify_every == 0:
+                        self._workshop.compare_with_eager(planned.step, arguments, self._view)
+                    planned.runs += 1
+                    return planned.step.run(self._view, arguments.leaves)
+                except SpeculationFailed as failed:
+                    tried.append(planned)
+                    planned = self._after_failure(planned, failed, arguments, tried)
+            self.eager_calls += 1
+            model, loss_fn = self._workshop.model, self._workshop.loss_fn
+            return run_eager(model, loss_fn, arguments.for_autograd())
 
     @property
     def report(self) -> Report:
@@ -141,9 +154,10 @@ class Step:
             if self._on_new_shape == "eager":
                 return None
             raise GuardError(differentiated_twice_words(arguments.paths, twice))
-        planned = self._plans.get(key)
-        if planned is None:
-            reason = difference(self._key, key, self._paths)
+        variants = self._plans.get(key)
+        planned = None if variants is None else variants.fitting(self._view, arguments.leaves)
+        if isinstance(planned, Miss) or planned is None:
+            reason = str(planned) if planned else difference(self._key, key, self._paths)
             if self._on_new_shape == "error":
                 raise GuardError(
                     f'{reason}. on_new_shape="replan" would make a new plan, "eager" run this call '
@@ -152,10 +166,66 @@ class Step:
             if self._on_new_shape == "eager":
                 logger.info("running eagerly: %s", reason)
                 return None
+            if variants is not None and variants.made >= MOST_VARIANTS:
+                self._tell_once(
+                    "variants",
+                    f"{variants.made} plans differ in values that the step reads, the last because"
+                    f" of {reason}; calls that need another one run eagerly from now on. Pad or"
+                    " group batches so that the value takes few forms, or compute with it on"
+                    " tensors (torch.where) instead of in Python.",
+                )
+                return None
             planned = self._plan_anew(arguments, key, reason)
-        self._plans.move_to_end(key)
+        self._plans.used(key, planned)
         self._current = planned
+        if planned.runs >= _ENOUGH_RUNS and planned.abandoned > planned.runs // 2:
+            self._tell_once(
+                "speculation",
+                f"a condition in the step came out otherwise in {planned.abandoned} of"
+                f" {planned.runs} calls; calls run eagerly from now on",
+            )
+            return None
         return planned
+
+    def _after_failure(
+        self, failed: Planned, why: SpeculationFailed, arguments: Arguments, tried: list[Planned]
+    ) -> Planned | None:
+        """What runs instead of a plan that was abandoned: another plan, or eager (None).
+
+        The generator stands where it stood before the call, so that a new capture sees the draws
+        that this call makes.
+        """
+        failed.abandoned += 1
+        self.abandoned_calls += 1
+        logger.info("abandoning the step: %s", why)
+        self._tell_once(
+            "abandoned",
+            f"{why}; the step was abandoned before it had left anything, and ran eagerly (or by"
+            " another plan). `Step.abandoned_calls` counts such calls; further ones are logged",
+        )
+        key = self._key_of(arguments)
+        variants = self._plans.get(key)
+        if not why.check.chance or variants is None or self._on_new_shape != "replan":
+            return None
+        outcomes = [*(c.expected for c in failed.step.capture.checks[: why.position])]
+        outcomes.append(not why.check.expected)
+        for planned in variants.plans:
+            checks = planned.step.capture.checks
+            if planned in tried or [c.expected for c in checks[: len(outcomes)]] != outcomes:
+                continue
+            if planned.guards is None or planned.guards.miss(self._view, arguments.leaves) is None:
+                self._plans.used(key, planned)
+                self._current = planned
+                return planned
+        if variants.made >= MOST_VARIANTS:
+            return None
+        self._current = self._plan_anew(arguments, key, str(why))
+        return self._current
+
+    def _tell_once(self, topic: str, words: str) -> None:
+        if topic not in self._told:
+            self._told.add(topic)
+            warnings.warn(words, stacklevel=4)
 
     def _plan_anew(self, arguments: Arguments, key: Key, reason: str) -> Planned:
         device = device_of(self._workshop.model, arguments)
@@ -166,9 +236,7 @@ class Step:
             )
         logger.info("planning anew: %s", reason)
         planned = self._workshop.make(arguments, self._view, first=False)
-        self._plans[key] = planned
-        if len(self._plans) > self._plan_cache:
-            self._plans.popitem(last=False)
+        if self._plans.add(key, planned):
             logger.info("dropping the plan used longest ago; %d are kept", self._plan_cache)
         self._replans += 1
         if self._replans == _MANY_REPLANS:

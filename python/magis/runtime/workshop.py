@@ -37,6 +37,7 @@ from magis.runtime.planner import (
     tell_nothing_gained,
 )
 from magis.runtime.scratch import with_measured_scratch
+from magis.runtime.variants import GuardProgram
 from magis.verify.text import parse
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ class Planned:
     step: PlannedStep
     report: Report
     reports: dict[CompiledPlan, Report]
+    guards: GuardProgram | None = None
+    runs: int = 0
+    abandoned: int = 0  # because a speculation failed
 
 
 class Workshop:
@@ -155,6 +159,8 @@ class Workshop:
             torch.cuda.empty_cache()  # eager's run has left blocks behind that the plan never needs
         report = self._report(result, settings, replayed, measured)
         planned = Planned(step, report, {step.base: report})
+        if captured.guards is not None:
+            planned.guards = GuardProgram(captured.guards, arguments.paths, self.device)
         return planned
 
     def compare_with_eager(self, step: PlannedStep, arguments: Arguments, view: ModelView) -> None:

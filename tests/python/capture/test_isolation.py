@@ -23,8 +23,9 @@ from magis.errors import CaptureError
 class Messy(nn.Module):
     """Changes everything about itself that a forward pass can change."""
 
-    def __init__(self) -> None:
+    def __init__(self, draws: bool = False) -> None:
         super().__init__()
+        self.draws = draws
         self.linear = nn.Linear(4, 4)
         self.norm = nn.BatchNorm1d(4)
         self.register_buffer("seen", torch.zeros(4))
@@ -35,8 +36,9 @@ class Messy(nn.Module):
 
     def forward(self, x: torch.Tensor, fail: bool = False) -> torch.Tensor:
         y = F.dropout(self.norm(self.linear(x)))
-        random.random()
-        np.random.rand()
+        if self.draws:
+            random.random()
+            np.random.rand()
         self.last = y
         self.kept.append(y)
         self.cache["y"] = y
@@ -126,6 +128,17 @@ def test_after_an_error(loss_fn: Callable[..., Any]) -> None:
             capture(model, loss_fn, X)
 
     assert_untouched(model, fail)
+
+
+def test_after_draws_from_other_generators() -> None:
+    """What they draw would be frozen; they are put back all the same."""
+    model = Messy(draws=True)
+
+    def refused() -> None:
+        with pytest.raises(CaptureError, match=r"the model: .* Python's random module"):
+            capture(model, lambda m, x: m(x).sum(), X)
+
+    assert_untouched(model, refused)
 
 
 def test_under_autocast() -> None:

@@ -56,12 +56,22 @@ def test_bert() -> None:
 
 
 def test_bert_with_padding_mask() -> None:
-    """The model asks whether the mask masks anything; the traced branch is right for any mask."""
+    """The model asks whether the mask masks anything; the branch taken is guarded."""
     mask = torch.ones(2, 16, dtype=torch.long)
     mask[0, 10:] = 0
     batch = {**tokens(), "attention_mask": mask}
     step = check_step(hugging_face("Bert", "ForMaskedLM", **TINY), own_loss, batch)
-    assert step.as_if_compiled
+    assert not step.as_if_compiled
+    assert step.guards is not None
+    assert [read.inputs for read in step.guards.reads] == [(("batch", "['attention_mask']"),)]
+
+
+def test_bert_with_padding_mask_on_meta() -> None:
+    """Where nothing has values, the branch is the one that is right for any mask."""
+    batch = {**tokens(), "attention_mask": torch.ones(2, 16, dtype=torch.long)}
+    meta = {name: tensor.to("meta") for name, tensor in batch.items()}
+    model = hugging_face("Bert", "ForMaskedLM", **TINY).to("meta")
+    assert capture(model, own_loss, meta).as_if_compiled
 
 
 def test_gpt2() -> None:
@@ -209,8 +219,9 @@ def test_gru() -> None:
     check_step(model, lambda m, x: m(x)[0].square().mean(), torch.randn(4, 3, 8))
 
 
-def test_lstm_without_onednn() -> None:
-    with torch.backends.mkldnn.flags(enabled=False):
+@pytest.mark.parametrize("onednn", [False, True])
+def test_lstm(onednn: bool) -> None:
+    with torch.backends.mkldnn.flags(enabled=onednn):
         check_step(nn.LSTM(8, 16), lambda m, x: m(x)[0].square().mean(), torch.randn(4, 3, 8))
 
 
