@@ -5,9 +5,11 @@
 
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "magis/graph/graph.h"
 #include "magis/schedule/program.h"
+#include "magis/simulate/profile.h"
 
 namespace magis {
 
@@ -27,10 +29,16 @@ struct PyTensorInfo {
   bool backward = false, is_input = false, is_output = false;
 };
 
+// A device profile: the name of a built-in one, or one that Python made.
+using PyDevice = std::variant<std::string, DeviceProfile>;
+// The profile itself; throws UserError if there is none of that name.
+const DeviceProfile& profile_of(const PyDevice& device);
+
 // "mm_3" for the original, "mm_3.1" for its first copy.
 std::string python_copy_name(const Graph& graph, CopyRef ref);
 PyTensorInfo tensor_info(const Graph& graph, TensorId tensor);
 
+void bind_profile(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
 void bind_axes(nanobind::module_& m);
 void bind_plan(nanobind::module_& m);

@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -25,9 +26,9 @@ struct PyRegions {
   std::vector<FissionCandidate> candidates;
 };
 
-PyRegions regions_of(const PyGraph& g, const std::string& device, std::optional<Bytes> least_saving,
+PyRegions regions_of(const PyGraph& g, const PyDevice& device, std::optional<Bytes> least_saving,
                      int limit) {
-  auto ground = std::make_shared<FissionGround>(*g.graph, device_profile(device));
+  auto ground = std::make_shared<FissionGround>(*g.graph, profile_of(device));
   CandidateOptions options;
   if (least_saving) options.least_saving = *least_saving;
   options.limit = limit;

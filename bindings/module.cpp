@@ -7,7 +7,6 @@
 #include "bindings.h"
 #include "magis/base/error.h"
 #include "magis/graph/op_table.h"
-#include "magis/simulate/profile.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -19,6 +18,7 @@ NB_MODULE(_core, m) {
   nb::exception<magis::UserError>(m, "UserError", base);
   nb::exception<magis::InternalError>(m, "InternalError");
 
+  magis::bind_profile(m);
   magis::bind_graph(m);
   magis::bind_axes(m);
   magis::bind_plan(m);
@@ -26,7 +26,6 @@ NB_MODULE(_core, m) {
   magis::bind_fission(m);
   magis::bind_rewriting(m);
 
-  m.def("device_profiles", &magis::device_profile_names);
   m.def("in_place_forms", [] {
     nb::list forms;
     for (const magis::OpInfo* info : magis::known_operators()) {

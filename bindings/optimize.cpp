@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
@@ -112,7 +113,7 @@ OptimizeOptions search_options(Seconds time_budget, int64_t state_budget, uint64
   return options;
 }
 
-PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> memory_limit,
+PyResult run(const PyGraph& g, const PyDevice& device, std::optional<Bytes> memory_limit,
              std::optional<Seconds> latency_limit, Seconds time_budget, int64_t state_budget,
              uint64_t seed, int threads, Bytes search_memory, bool fission, bool exact,
              int64_t batch_parts, std::optional<Bytes> host_memory, const std::string& strategy,
@@ -120,7 +121,7 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
              bool rewrite, std::vector<std::string> without_rules, nb::object callback) {
   if (memory_limit.has_value() == latency_limit.has_value())
     throw UserError("give either memory_limit or latency_limit");
-  const DeviceProfile& profile = device_profile(device);
+  const DeviceProfile& profile = profile_of(device);
   OptimizeOptions options =
       search_options(time_budget, state_budget, seed, threads, search_memory, fission, exact,
                      host_memory, recompute, rewrite, std::move(without_rules));
@@ -144,12 +145,12 @@ PyResult run(const PyGraph& g, const std::string& device, std::optional<Bytes> m
   return *std::move(result);
 }
 
-std::vector<PyResult> run_frontier(const PyGraph& g, const std::string& device, Seconds time_budget,
+std::vector<PyResult> run_frontier(const PyGraph& g, const PyDevice& device, Seconds time_budget,
                                    int64_t state_budget, uint64_t seed, int threads,
                                    Bytes search_memory, bool fission, bool exact,
                                    std::optional<Bytes> host_memory, bool recompute, bool rewrite,
                                    std::vector<std::string> without_rules, nb::object callback) {
-  const DeviceProfile& profile = device_profile(device);
+  const DeviceProfile& profile = profile_of(device);
   OptimizeOptions options =
       search_options(time_budget, state_budget, seed, threads, search_memory, fission, exact,
                      host_memory, recompute, rewrite, std::move(without_rules));
@@ -169,21 +170,25 @@ std::vector<PyResult> run_frontier(const PyGraph& g, const std::string& device, 
 
 // The same result with `plan`, whose promise is counted anew: a plan on a graph whose scratch has
 // been measured since.
-PyResult with_plan(const PyResult& result, const PyPlan& plan, const std::string& device,
-                   std::optional<Bytes> memory_limit) {
-  const CostTable costs = make_cost_table(*plan.graph, device_profile(device));
+PyResult with_plan(const PyResult& result, const PyPlan& plan, const PyDevice& device,
+                   std::optional<Bytes> memory_limit, std::optional<Seconds> latency_limit) {
+  const CostTable costs = make_cost_table(*plan.graph, profile_of(device));
   PyResult renewed = result;
+  const CostTable source_costs = make_cost_table(*result.source, profile_of(device));
+  const Program in_order = lower(*result.source, program_order(*result.source)).value();
+  renewed.result.baseline = footprint(*result.source, in_order, source_costs);
   renewed.plan = plan;
   renewed.result.found = footprint(*plan.graph, plan.program, costs);
   if (memory_limit) {
     renewed.result.met = costs.persistent + renewed.result.found.transient_peak <= *memory_limit;
   }
+  if (latency_limit) renewed.result.met = renewed.result.found.seconds <= *latency_limit;
   return renewed;
 }
 
-PyLowerBound bound_of(const PyGraph& g, const std::string& device, bool fission,
+PyLowerBound bound_of(const PyGraph& g, const PyDevice& device, bool fission,
                       std::optional<Bytes> host_memory) {
-  const DeviceProfile& profile = device_profile(device);
+  const DeviceProfile& profile = profile_of(device);
   const CostTable costs = make_cost_table(*g.graph, profile);
   const bool swap = host_memory.value_or(profile.host_memory) > 0;
   const LowerBound bound = fission ? lower_bound_with_fission(*g.graph, profile, swap)
@@ -213,7 +218,7 @@ void bind_optimize(nb::module_& m) {
       .def_ro("plan", &PyResult::plan)
       .def_prop_ro("source", [](R r) { return PyGraph{r.source}; })
       .def("with_plan", &with_plan, "plan"_a, nb::kw_only(), "device"_a,
-           "memory_limit"_a = nb::none())
+           "memory_limit"_a = nb::none(), "latency_limit"_a = nb::none())
       .def_prop_ro("regions", [](R r) { return region_count(r.result.regions); })
       .def_prop_ro("baseline_peak_bytes",
                    [](R r) { return r.persistent + r.result.baseline.transient_peak; })

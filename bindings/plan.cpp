@@ -1,5 +1,7 @@
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <tuple>
@@ -67,9 +69,9 @@ Seconds copy_seconds(const PyPlan& plan, const CostTable& costs) {
   return total;
 }
 
-PySimulation simulate_plan(const PyPlan& plan, const std::string& device) {
+PySimulation simulate_plan(const PyPlan& plan, const PyDevice& device) {
   const Graph& graph = *plan.graph;
-  const CostTable costs = make_cost_table(graph, device_profile(device));
+  const CostTable costs = make_cost_table(graph, profile_of(device));
   const Simulation sim = simulate(graph, plan.program, costs);
   PySimulation out;
   out.persistent = sim.persistent;
@@ -155,14 +157,35 @@ PyPlan without(const PyPlan& plan, const std::vector<std::string>& runs,
 
 // (peak, seconds, exposed seconds) without each of `groups`, the others as they are.
 std::vector<std::tuple<Bytes, Seconds, Seconds>> footprints_without(
-    const PyPlan& plan, const std::vector<PyUndone>& groups, const std::string& device) {
+    const PyPlan& plan, const std::vector<PyUndone>& groups, const PyDevice& device) {
   const Graph& graph = *plan.graph;
-  const CostTable costs = make_cost_table(graph, device_profile(device));
+  const CostTable costs = make_cost_table(graph, profile_of(device));
   const UndoneByName by_name(graph);
   std::vector<std::tuple<Bytes, Seconds, Seconds>> list;
   for (const PyUndone& group : groups) {
     const Footprint found = footprint(graph, undo(graph, plan.program, by_name(group)), costs);
     list.emplace_back(costs.persistent + found.transient_peak, found.seconds, found.exposed);
+  }
+  return list;
+}
+
+// The distinct calls of a step, as often as it runs each.
+std::vector<CallCount> calls(const PyPlan& plan, const PyDevice& device) {
+  IdMap<OpId, int> copies(plan.graph->op_count(), 0);
+  for (const Statement& s : plan.program.statements) {
+    if (s.kind == Statement::Kind::run) ++copies[s.op];
+  }
+  return count_calls(*plan.graph, copies, profile_of(device));
+}
+
+// (call, seconds) of each statement that runs an operator, in program order, all iterations of
+// loops together; what only bounds a loop is left out.
+std::vector<std::pair<std::string, Seconds>> run_costs(const PyPlan& plan, const PyDevice& device) {
+  const CostTable costs = make_cost_table(*plan.graph, profile_of(device));
+  std::vector<std::pair<std::string, Seconds>> list;
+  for (const Statement& s : plan.program.statements) {
+    if (s.kind != Statement::Kind::run || plan.graph->bounded_loop(s.op).valid()) continue;
+    list.emplace_back(call_key(*plan.graph, s.op), costs.seconds[s.op]);
   }
   return list;
 }
@@ -212,12 +235,6 @@ void bind_simulation(nb::module_& m) {
 
 void bind_plan(nb::module_& m) {
   bind_simulation(m);
-  m.def(
-      "host_memory", [](const std::string& device) { return device_profile(device).host_memory; },
-      "device"_a);
-  m.def(
-      "device_memory", [](const std::string& device) { return device_profile(device).memory; },
-      "device"_a);
   nb::class_<PyPlan>(m, "Plan")
       .def_static(
           "parse",
@@ -250,6 +267,8 @@ void bind_plan(nb::module_& m) {
       .def_prop_ro("host_bytes",
                    [](const PyPlan& p) { return plan_host_pool(*p.graph, p.program).bytes; })
       .def("operators_run", &operators_run)
+      .def("calls", &calls, "device"_a)
+      .def("run_costs", &run_costs, "device"_a)
       .def("without", &without, nb::kw_only(), "runs"_a = std::vector<std::string>(),
            "swaps"_a = std::vector<std::string>())
       .def("footprints_without", &footprints_without, "groups"_a, nb::kw_only(), "device"_a)

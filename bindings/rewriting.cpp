@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <utility>
@@ -46,9 +47,9 @@ std::pair<PyGraph, std::vector<std::string>> at_random(const PyGraph& g, int cou
 // (rule, matches, applied, seconds saved, change of the peak)
 using PyEffect = std::tuple<std::string, int, int, Seconds, Bytes>;
 
-std::vector<PyEffect> effects(const PyGraph& g, const std::string& device) {
+std::vector<PyEffect> effects(const PyGraph& g, const PyDevice& device) {
   std::vector<PyEffect> found;
-  for (const RuleEffect& effect : rule_effects(*g.graph, device_profile(device))) {
+  for (const RuleEffect& effect : rule_effects(*g.graph, profile_of(device))) {
     found.emplace_back(effect.rule, effect.matches, effect.applied, effect.saved,
                        effect.peak_change);
   }

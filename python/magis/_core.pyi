@@ -1,10 +1,48 @@
 """The C++ core. Text goes in, text comes out; a few plain views for reports."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict
 
 class UserError(Exception): ...
 class InternalError(Exception): ...
+
+class MeasuredTimes:
+    """Seconds by call, as `Plan.calls` names calls."""
+
+    @staticmethod
+    def of(rows: Sequence[tuple[str, float]]) -> MeasuredTimes: ...
+    def find(self, key: str) -> float | None: ...
+    def __len__(self) -> int: ...
+    @property
+    def lookups(self) -> int: ...  # so far, by searches too
+    @property
+    def misses(self) -> int: ...  # of these, how many found nothing
+
+class DeviceProfile:
+    """What times come from."""
+
+    name: str
+    @staticmethod
+    def named(name: str) -> DeviceProfile: ...
+    @staticmethod
+    def of(
+        name: str, figures: Mapping[str, float], *, copies_overlap: bool = True
+    ) -> DeviceProfile:
+        """One that a user describes; magis/timing/user_profile.py lists the figures."""
+
+    # Modelled seconds become scale * seconds ** exponent; by operator, "" for all others.
+    def with_calibration(self, fits: Mapping[str, tuple[float, float]]) -> DeviceProfile: ...
+    # The same device; these times go ahead of its figures.
+    def with_times(self, times: MeasuredTimes) -> DeviceProfile: ...
+
+Device: TypeAlias = str | DeviceProfile
+"""A profile, or the name of a built-in one."""
+
+class CallCount:
+    key: str  # "aten.mm(%0, %1) : f32[8,32] of f32[8,64], f32[64,32]"
+    runs: float  # in a step, each iteration of a loop counted
+    seconds: float  # of one run
+    measured: bool  # or modelled
 
 class Input:
     kind: str  # param buffer batch const state grad scalar
@@ -110,18 +148,21 @@ class Plan:
     def graph(self) -> Graph: ...
     def text(self) -> str: ...
     def source(self, heading: str = "") -> str: ...
-    def simulate(self, device: str) -> Simulation: ...
+    def simulate(self, device: Device) -> Simulation: ...
     def verify(self) -> None: ...
     @property
     def host_bytes(self) -> int: ...  # the pool on the host; 0: nothing is stored
     def operators_run(self) -> int: ...
+    def calls(self, device: Device) -> list[CallCount]: ...  # each distinct call once
+    # (call, seconds) of each `run`, all iterations together; those that bound loops are left out.
+    def run_costs(self, device: Device) -> list[tuple[str, float]]: ...
     def recomputed(self) -> list[TensorInfo]: ...  # one per operator run again, its first result
     # The plan in which these operators (by their first results) run once and these tensors stay on
     # the device; lifetimes end anew.
     def without(self, *, runs: Sequence[str] = (), swaps: Sequence[str] = ()) -> Plan: ...
     # (peak bytes, seconds, exposed seconds) without each of `groups`, pairs of such lists of names.
     def footprints_without(
-        self, groups: Sequence[tuple[Sequence[str], Sequence[str]]], *, device: str
+        self, groups: Sequence[tuple[Sequence[str], Sequence[str]]], *, device: Device
     ) -> list[tuple[int, float, float]]: ...
 
 class Progress:
@@ -156,7 +197,14 @@ class Result:
     host_bytes: int  # the pool that the plan needs on the host
 
     # The same with a plan for the same graph, its promise counted anew.
-    def with_plan(self, plan: Plan, *, device: str, memory_limit: int | None = None) -> Result: ...
+    def with_plan(
+        self,
+        plan: Plan,
+        *,
+        device: Device,
+        memory_limit: int | None = None,
+        latency_limit: float | None = None,
+    ) -> Result: ...
 
 class LowerBound:
     bytes: int  # persistent included
@@ -164,15 +212,17 @@ class LowerBound:
     reason: str  # in words: which operator's working set, or the outputs
 
 def lower_bound(
-    graph: Graph, *, device: str, fission: bool = True, host_memory: int | None = None
+    graph: Graph, *, device: Device, fission: bool = True, host_memory: int | None = None
 ) -> LowerBound: ...
 def device_profiles() -> list[str]: ...
-def host_memory(device: str) -> int: ...  # bytes that a profile's host has for swapped tensors
-def device_memory(device: str) -> int: ...  # bytes of a profile's device; 0: no particular device
+def host_memory(device: Device) -> int: ...  # bytes that a profile's host has for swapped tensors
+def device_memory(
+    device: Device,
+) -> int: ...  # bytes of a profile's device; 0: no particular device
 def optimize(
     graph: Graph,
     *,
-    device: str,
+    device: Device,
     memory_limit: int | None = None,  # bytes, persistent included
     latency_limit: float | None = None,  # seconds
     time_budget: float = 10.0,
@@ -198,7 +248,7 @@ def optimize(
 def find_frontier(
     graph: Graph,
     *,
-    device: str,
+    device: Device,
     time_budget: float = 30.0,
     state_budget: int = 0,
     seed: int = 0,
@@ -227,7 +277,7 @@ def rule_example(rule: str, *, seed: int) -> tuple[Graph, Graph] | None:
     are not written in the rule language, and for shapes that do not go."""
 
 def count_matches(graph: Graph) -> list[tuple[str, int]]: ...
-def rule_effects(graph: Graph, *, device: str) -> list[tuple[str, int, int, float, int]]:
+def rule_effects(graph: Graph, *, device: Device) -> list[tuple[str, int, int, float, int]]:
     """(rule, places where it matches, where it was applied by itself as that saves time, seconds
     saved, change of the peak in program order)."""
 
@@ -275,7 +325,7 @@ RegionChoice: TypeAlias = tuple[int, int, list[Any]]
 def fission_regions(
     graph: Graph,
     *,
-    device: str,
+    device: Device,
     least_saving: int | None = None,  # in bytes, estimated; None: those that save something
     limit: int = 256,
 ) -> Regions:

@@ -49,6 +49,7 @@ __all__ = [
     "TorchDispatchMode",
     "current_autograd_node",
     "fake_like",
+    "foreach_add",
     "forward_sequence_number",
     "graph_module",
     "has_data_mutation",
@@ -339,3 +340,12 @@ class AllocationRecorder:
     def changes(self) -> Iterator[int]:
         """Bytes allocated (positive) or released (negative), one event at a time."""
         return (size for kind, _, size in self.events if kind == "memory_alloc")
+
+
+def foreach_add(results: list[torch.Tensor], parts: list[torch.Tensor]) -> None:
+    """Adds each part to its result, as generated code does.
+
+    Relies on: torch._foreach_add_ has the bits and the time of what generated code calls, as it is
+    the same function.
+    """
+    torch._foreach_add_(results, parts)

@@ -23,6 +23,7 @@ PYTHON = [
     "measure",
     "capture",
     "verify",
+    "timing",
     "report",
     "runtime",
     "demo",

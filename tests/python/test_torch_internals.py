@@ -250,3 +250,9 @@ def test_data_dependence_has_its_own_exceptions() -> None:
             x.sum().item()
         with pytest.raises(internals.DynamicOutputShapeException):
             x.nonzero()
+
+
+def test_lists_are_added_in_place() -> None:
+    results = [torch.ones(2), torch.ones(3)]
+    internals.foreach_add(results, [torch.ones(2), 2 * torch.ones(3)])
+    assert [result.tolist() for result in results] == [[2.0, 2.0], [3.0, 3.0, 3.0]]

@@ -86,9 +86,15 @@ const auto& profiles() {
   static const std::array table{
       reference("reference", 0),
       reference("reference-h2", 2e9),
+      // NVIDIA Ampere GA102 GPU Architecture whitepaper, table of the RTX 3090: 35.6 TFLOPS FP32,
+      // 71 dense FP16 with FP32 accumulation on tensor cores, 936 GB/s, 24 GB.
       cuda("rtx3090", 35.6e12, 71e12, 936e9, kPcie4, kGiB * 24),
+      // NVIDIA A100 80GB datasheet: 19.5 TFLOPS FP32, 312 dense BF16, 2,039 GB/s (SXM).
       cuda("a100", 19.5e12, 312e12, 2039e9, kPcie4, kGiB * 80),  // SXM
-      cuda("h100", 67e12, 989e12, 3350e9, kPcie5, kGiB * 80),    // SXM
+      // NVIDIA H100 datasheet: 67 TFLOPS FP32, 989 dense BF16 (1,979 with sparsity), 3.35 TB/s
+      // (SXM).
+      cuda("h100", 67e12, 989e12, 3350e9, kPcie5, kGiB * 80),  // SXM
+      // NVIDIA H200 datasheet: as H100, 4.8 TB/s, 141 GB.
       cuda("h200", 67e12, 989e12, 4800e9, kPcie5, kGiB * 140),
       cpu(),
   };

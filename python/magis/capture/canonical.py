@@ -28,6 +28,7 @@ from magis.errors import CaptureError
 
 RULES: dict[OpOverload, Rule] = {**VIEW_RULES, **FACTORY_RULES, **LOSS_RULES}
 
+
 class CanonicalPass:
     """Fills `builder` with the canonical statements of `traced`."""
 

@@ -49,9 +49,9 @@ torch.library.register_fake("magis::bernoulli", _bernoulli_fake, lib=_library)
 
 _rnn = torch.library.Library("magis_rnn", "FRAGMENT")
 _rnn.define(
-    str(torch.ops.aten.mkldnn_rnn_layer.default._schema).removeprefix("aten::").replace(
-        "mkldnn_rnn_layer", "layer", 1
-    )
+    str(torch.ops.aten.mkldnn_rnn_layer.default._schema)
+    .removeprefix("aten::")
+    .replace("mkldnn_rnn_layer", "layer", 1)
 )
 
 

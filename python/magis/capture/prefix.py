@@ -70,9 +70,7 @@ class Computation:
             drawn = [n for n in node.graph.nodes if is_random(n) and n < node]
             found = set(needed).union(*(ancestors(n, self._kept) for n in drawn))
             needed = sorted(found)
-        constants = {
-            n: internals.traced_constant(n) for n in needed if n.op == "get_attr"
-        }
+        constants = {n: internals.traced_constant(n) for n in needed if n.op == "get_attr"}
         with (
             internals.without_modes(),
             torch.no_grad(),

@@ -271,9 +271,7 @@ class Reader:
                 self._program.add(node)
                 with internals.without_modes():
                     expected = measure.of(data)
-                sources = tuple(
-                    self._place(n.name) for n in origin.nodes if n.op == "placeholder"
-                )
+                sources = tuple(self._place(n.name) for n in origin.nodes if n.op == "placeholder")
                 self.reads.append(Read(site, measure, expected, sources))
         result: torch.Tensor = self._guarded[key]
         return result

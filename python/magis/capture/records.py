@@ -46,6 +46,4 @@ def _unflatten(values: Sequence[Any], context: Any) -> Any:
     return instance
 
 
-pytree.register_pytree_node(
-    Record, _flatten, _unflatten, flatten_with_keys_fn=_flatten_with_keys
-)
+pytree.register_pytree_node(Record, _flatten, _unflatten, flatten_with_keys_fn=_flatten_with_keys)

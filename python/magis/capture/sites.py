@@ -86,9 +86,7 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
     faithfully.
     """
 
-    def __init__(
-        self, paths: ModulePaths, reader: Reader, fake_mode: TrueFakeTensorMode
-    ) -> None:
+    def __init__(self, paths: ModulePaths, reader: Reader, fake_mode: TrueFakeTensorMode) -> None:
         super().__init__()
         self.reader = reader
         self._fake_mode = fake_mode

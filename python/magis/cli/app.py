@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from magis import __version__
-from magis.cli import status
+from magis.cli import cache, status
 from magis.cli.capture import capture
 from magis.cli.check import check
 from magis.cli.inspect import inspect as inspect_file
 from magis.cli.optimize import optimize
 from magis.cli.outcome import Outcome
+from magis.cli.profile import profile
 from magis.cli.run import run as run_plan
 from magis.cli.zoo import zoo
 
@@ -52,6 +53,7 @@ _COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
         magis optimize bert.magis --memory-limit 8GiB --device a100 --time-budget 60 -o plan.json
         magis optimize bert.magis --memory-limit auto --device rtx3090 --explain
         magis optimize bert.magis --latency-limit 1.1 --json
+        magis optimize bert.magis --memory-limit 40% --measure 30
         magis optimize bert.magis --frontier -o frontier
         magis optimize frontier --memory-limit 40% -o plan.json
         """,
@@ -72,6 +74,14 @@ _COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
         """
         magis run plan.json
         magis run plan.json --model train.py:make
+        """,
+    ),
+    (
+        "profile",
+        profile,
+        """
+        magis profile bert.magis --budget 60
+        magis profile bert --size small --batch 16
         """,
     ),
     (
@@ -99,6 +109,21 @@ def _paragraphs(function: Callable[..., Outcome]) -> str:
 
 for _name, _function, _text in _COMMANDS:
     app.command(_name, help=_paragraphs(_function), epilog=_examples(_text))(_function)
+
+_CACHE: list[tuple[str, Callable[..., Outcome], str]] = [
+    ("list", cache.list_cache, "magis cache list --json"),
+    ("clear", cache.clear, "magis cache clear --others"),
+    ("export", cache.export, "magis cache export times.jsonl"),
+    ("import", cache.import_file, "magis cache import times.jsonl"),
+]
+cache_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Look after the times that were measured (MAGIS_CACHE_DIR says where they are kept).",
+)
+for _name, _function, _text in _CACHE:
+    cache_app.command(_name, help=_paragraphs(_function), epilog=_examples(_text))(_function)
+app.add_typer(cache_app, name="cache")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,6 +1,8 @@
 """`magis inspect`: where the memory of a graph or a plan goes."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -13,6 +15,9 @@ from magis.cli.subject import Subject, read_subject
 from magis.report import Explanation, MemoryReport
 from magis.report import explain as explain_plan
 from magis.report.render import memory_view
+
+if TYPE_CHECKING:
+    from magis import _core
 
 
 def inspect(
@@ -57,10 +62,10 @@ def inspect(
     return Outcome(data, view, json)
 
 
-def _explained(subject: Subject, profile: str) -> Explanation:
+def _explained(subject: Subject, profile: _core.Device) -> Explanation:
     """A report that was made for another profile has nothing to say here."""
     from magis import _core
 
     plan = subject.plan or _core.Plan.program_order(subject.graph)
-    report = subject.report if subject.profile == profile else None
+    report = subject.report if subject.profile == str(profile) else None
     return Explanation(explain_plan(plan, profile, report))

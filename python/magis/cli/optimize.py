@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -21,10 +22,12 @@ from magis.cli.frontier import (
     refuse_limits,
     refuse_search_options,
 )
+from magis.cli.measuring import measured_times, use_recorded_threads
 from magis.cli.options import (
     Explain,
     GraphOrFrontier,
     Json,
+    Measure,
     OffloadDirectory,
     OffloadTo,
     Profile,
@@ -36,6 +39,8 @@ from magis.cli.rules import KINDS, SWAP, choose_rules, kinds_of
 from magis.cli.search import Budget, Method, Target, resolve, search
 from magis.cli.status import UsageError
 from magis.cli.subject import read_graph
+from magis.cli.validating import find_several
+from magis.cli.validating import validate as run_for_real
 from magis.files import write_text
 from magis.limits import Limit, parse_limit, parse_search_memory
 from magis.report import Explanation, Report
@@ -44,6 +49,9 @@ from magis.runtime.parts import what_stays_whole
 from magis.runtime.plan_file import captured_fingerprint, envelope
 from magis.runtime.threads import MOST as MOST_THREADS
 from magis.runtime.threads import choose_threads
+
+if TYPE_CHECKING:
+    from magis import _core
 
 
 def optimize(
@@ -159,6 +167,24 @@ def optimize(
             show_default=False,
         ),
     ] = None,
+    measure: Measure = None,
+    validate: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Search N times, from seeds that follow each other, run the plans found on this "
+            "machine, and take the one that is best as measured.",
+        ),
+    ] = 0,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:FUNCTION",
+            help="With --validate, for graphs of your own models: the function that returns "
+            "(model, loss_fn, batch).",
+        ),
+    ] = None,
     strategy: Annotated[
         str,
         typer.Option(
@@ -242,30 +268,52 @@ def optimize(
         offload_directory=offload_directory,
         profile=profile,
     )
-    if frontier:
+    if frontier and (measure is not None or validate):
+        raise UsageError("--measure and --validate do not go with --frontier: give a limit")
+    if model is not None and not validate:
+        raise UsageError("--model is for --validate, which runs plans")
+    if frontier and not isinstance(profile, str):
+        raise UsageError("--frontier takes a built-in --device: its plans are looked up by name")
+    if frontier and isinstance(profile, str):
         found = find(graph, profile, budget, rules=rules, host_memory=offload.host_memory)
         return frontier_outcome(found, output, json)
+    refinement = measured_times(measure, graph, profile)
+    if refinement is not None:
+        refinement.learn(_program_order(graph))
     target = resolve(
         graph,
         limit,
-        profile,
+        profile if refinement is None else refinement.device,
         fission=rules.fission,
         host_memory=offload.host_memory,
         host_on_disk=offload.directory is not None,
     )
-    result = search(
-        graph,
-        target,
-        profile,
-        budget,
-        rules=rules,
-        batch_parts=batch_parts,
-        host_memory=offload.host_memory,
-        method=method,
-    )
+
+    def search_from(seed: int) -> _core.Result:
+        return search(
+            graph,
+            target,
+            profile,
+            replace(budget, seed=seed),
+            rules=rules,
+            batch_parts=batch_parts,
+            host_memory=offload.host_memory,
+            method=method,
+            refinement=refinement,
+        )
+
+    results = find_several(search_from, max(1, validate), seed)
+    result, times = results[0], []
+    if validate:
+        use_recorded_threads(graph)
+        validated = run_for_real(results, model, target.keywords.get("latency_limit"))
+        result, times = validated.result, [validated.words]
+    if refinement is not None:
+        times.insert(0, refinement.words(result.plan))
     report = Report.build(
         result,
-        device=profile,
+        device=profile if refinement is None else refinement.device,
+        times="; ".join(times),
         limit_text=target.text,
         replayed=graph.meta.get("replay", "not recorded"),
     )
@@ -277,6 +325,12 @@ def optimize(
     chosen = Chosen(result.plan, report, target, warnings, captured_fingerprint(graph))
     explanation = report.explain() if explain else None
     return _finish(file, chosen, output, emit, json, explanation)
+
+
+def _program_order(graph: _core.Graph) -> _core.Plan:
+    from magis import _core
+
+    return _core.Plan.program_order(graph)
 
 
 def _finish(

@@ -1,13 +1,18 @@
 """Options that several commands share, and how their values are read."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from magis.cli.status import UsageError
+
+if TYPE_CHECKING:
+    from magis import _core
 
 Json = Annotated[
     bool,
@@ -31,7 +36,8 @@ Profile = Annotated[
         "--device",
         metavar="PROFILE",
         help="Device profile that times come from: reference, reference-h2, rtx3090, a100, h100, "
-        "h200 or cpu. Default: cpu for a graph captured on the CPU, else reference.",
+        "h200 or cpu, or a TOML file that describes a device. Default: cpu for a graph captured on "
+        "the CPU, else reference.",
     ),
 ]
 GraphOrFrontier = Annotated[
@@ -52,6 +58,16 @@ GraphOrPlanFile = Annotated[
 ]
 
 
+Measure = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="Search with times that were measured on this machine: so many seconds go into "
+        "measuring what has no time yet, and the search runs again with it; 0: use what is known. "
+        "Times are kept (`magis cache list`).",
+    ),
+]
 OffloadTo = Annotated[
     str,
     typer.Option(
@@ -75,10 +91,15 @@ def one_of(option: str, value: str, choices: Sequence[str]) -> str:
     raise UsageError(f'{option}: "{value}" is not known.{hint} Choose one of: {", ".join(choices)}')
 
 
-def device_profile(value: str | None, graph_device: str) -> str:
-    """The profile asked for, or the one that fits the device the graph was captured on."""
+def device_profile(value: str | None, graph_device: str) -> _core.Device:
+    """The profile asked for, by its name or in a TOML file; without, the one that fits the device
+    that the graph was captured on.
+    """
     from magis import _core
+    from magis.timing.user_profile import is_profile_file, read_profile
 
     if value is None:
         return "cpu" if graph_device.startswith("cpu") else "reference"
+    if is_profile_file(value):
+        return read_profile(Path(value))
     return one_of("--device", value, _core.device_profiles())

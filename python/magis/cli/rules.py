@@ -67,7 +67,9 @@ def rules_view(rows: Sequence[dict[str, object]]) -> RenderableType:
     return Group(matching, Text(""), Text("Rules that do not match here"), others)
 
 
-def rule_rows(graph: _core.Graph, plan: _core.Plan | None, profile: str) -> list[dict[str, object]]:
+def rule_rows(
+    graph: _core.Graph, plan: _core.Plan | None, profile: _core.Device
+) -> list[dict[str, object]]:
     """Every rewrite rule: `rule`, `description`, whether it gives the same bits (`exact`) or is
     kept away from 16-bit dtypes (`wide`); in how many places it `matches`, by how many seconds a
     step is shorter where it alone is applied (`saved_seconds`, None for a graph in parts), and how

@@ -19,6 +19,7 @@ from magis.cli.hook import under_hook
 from magis.cli.options import Json, OffloadDirectory, OffloadTo
 from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
+from magis.cli.promised_times import compare_times, known_times, time_rows
 from magis.cli.status import UsageError
 from magis.cli.workload import workload_of
 from magis.report.text import bytes_text, change_text, percent_text, plural, seconds_text
@@ -89,7 +90,10 @@ def run(
         eager = trial.eager() if eager_fits else None
     with spinner("measuring time"):
         trial.time(planned, eager, rounds)
+    with spinner("measuring operators"):
+        times = compare_times(trial, found, known_times(trial.device, here), rounds)
     facts = _facts(promised, planned, eager, difference, tolerance)
+    facts["times"] = times
     facts |= {"plan_device": profile, "plan_peak_bytes": found.simulate(profile).peak_bytes}
     facts |= {"host_bytes": found.host_bytes, "offload_to": offload_to}
     return _outcome(facts, json)
@@ -248,6 +252,7 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         theirs = "" if beside is None else f", eager {bytes_text(beside)}"
         yield "libraries", f"{bytes_text(libraries)} behind PyTorch's back{theirs}"
     yield "time", _time(facts)
+    yield from time_rows(facts["times"])
     yield "results", _equality(facts)
 
 

@@ -15,6 +15,8 @@ from magis.runtime.parts import search_with_parts_measured
 from magis.runtime.progress import search_progress
 
 if TYPE_CHECKING:
+    from magis.runtime.refinement import Refinement
+
     Progress = Callable[[_core.Progress], bool]
 
 
@@ -75,7 +77,7 @@ class Target:
 def resolve(
     graph: _core.Graph,
     limit: Limit,
-    profile: str,
+    profile: _core.Device,
     *,
     fission: bool = True,
     host_memory: int | None = None,
@@ -89,7 +91,7 @@ def resolve(
     baseline = _core.Plan.program_order(graph).simulate(profile)
     given = str(limit)
     if isinstance(limit, MemoryLimit) and limit.auto:
-        limit = limit.known(_room(graph, profile, 0 if host_on_disk else host_memory))
+        limit = limit.known(_room(graph, str(profile), 0 if host_on_disk else host_memory))
     target = target_of(limit, baseline.peak_bytes, baseline.seconds, given)
     if (most := target.keywords.get("memory_limit")) is not None:
         check_lower_bound(graph, profile, given, most, fission=fission, host_memory=host_memory)
@@ -128,25 +130,31 @@ def _room(graph: _core.Graph, profile: str, host_memory: int | None) -> int:
 def search(
     graph: _core.Graph,
     target: Target,
-    profile: str,
+    profile: _core.Device,
     budget: Budget,
     *,
     rules: Rules,
     batch_parts: int,
     host_memory: int | None,
     method: Method,
+    refinement: Refinement | None = None,
 ) -> _core.Result:
     """The best plan found, verified. Ctrl-C ends the search; the best plan so far comes back.
 
+    refinement: measures what the best plans use, and has the search run again.
+
     Where the graph holds scratch measured on CPU, that of a plan's parts is measured here too.
     """
+
+    def device() -> _core.Device:
+        return profile if refinement is None else refinement.device
 
     def run(memory_limit: int | None) -> _core.Result:
         limit = target.keywords if memory_limit is None else {"memory_limit": memory_limit}
         with search_progress(budget.seconds, target.baseline_seconds) as progress:
             return _core.optimize(
                 graph,
-                device=profile,
+                device=device(),
                 **budget.keywords(),
                 **rules.keywords(),
                 batch_parts=batch_parts,
@@ -158,7 +166,14 @@ def search(
 
     most = target.keywords.get("memory_limit")
     measured = has_measured_scratch(graph)
-    result = search_with_parts_measured(run, profile, most) if measured else run(most)
+
+    def once() -> _core.Result:
+        return search_with_parts_measured(run, device(), most) if measured else run(most)
+
+    if refinement is None:
+        result = once()
+    else:
+        result = refinement.refine(once, most, target.keywords.get("latency_limit"))
     result.plan.verify()
     return result
 

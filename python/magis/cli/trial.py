@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import captured_fingerprint
 from magis.runtime.planned import PlannedStep
 from magis.runtime.sandbox import sandbox
+from magis.timing.in_step import StepClock
+from magis.timing.stopwatch import CpuClock
 
 _SCRATCH = re.compile(r" scratch \d+$", re.MULTILINE)
 
@@ -67,6 +70,10 @@ class Trial:
             _no_accumulation,
         )
 
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
     def difference(self, tolerance: float | None) -> str | None:
         """How the plan's results differ from eager's, in words; None if they do not."""
         with self._modes():
@@ -108,6 +115,32 @@ class Trial:
         for number in range(rounds):
             for run, step in pair if number % 2 else reversed(pair):
                 run.seconds.append(self._seconds(step))
+
+    def time_operators(self, rounds: int) -> list[float] | None:
+        """Median seconds of each operator that a step of the plan runs, as in `Plan.run_costs`;
+        those of all iterations of a loop together. None if the plan swaps: what is copied beside
+        the operators cannot be told from them.
+        """
+        if self._step.base.host_bytes:
+            return None
+        clock = StepClock(CpuClock().now)
+        samples = []
+        with self._step.base.instrumented(clock):
+            for _ in range(rounds):
+                with sandbox(self._view):
+                    self._run_planned()
+                samples.append(clock.seconds)
+        return [median(seconds) for seconds in zip(*samples, strict=True)]
+
+    def step_seconds(self) -> float:
+        """Of one step of the plan, by the clock that operators are timed with."""
+        now = CpuClock().now
+        with sandbox(self._view):
+            start = now()
+            result = self._run_planned()
+            seconds = now() - start
+            del result
+        return seconds
 
     def _measured(self, run: Callable[[], Any]) -> Run:
         with sandbox(self._view):

@@ -39,7 +39,7 @@ Footprint = tuple[int, float, float]  # peak bytes, seconds, seconds exposed
 _MOST_TENSORS = 12
 
 
-def explain(plan: _core.Plan, device: str, report: Report | None = None) -> list[Item]:
+def explain(plan: _core.Plan, device: _core.Device, report: Report | None = None) -> list[Item]:
     """What `plan` does and why, under the profile `device`; plain dictionaries by `kind`:
 
     - `start`: `peak_bytes`, `seconds`, and in `source` of which program.
@@ -68,7 +68,7 @@ def explain(plan: _core.Plan, device: str, report: Report | None = None) -> list
 
 
 class _Explainer:
-    def __init__(self, plan: _core.Plan, device: str, report: Report | None) -> None:
+    def __init__(self, plan: _core.Plan, device: _core.Device, report: Report | None) -> None:
         self._plan = plan
         self._device = device
         self._report = report

@@ -121,19 +121,19 @@ class MemoryReport:
     swaps: Swaps | None  # none: every tensor stays on the device
 
     @classmethod
-    def of_graph(cls, graph: _core.Graph, *, device: str) -> MemoryReport:
+    def of_graph(cls, graph: _core.Graph, *, device: _core.Device) -> MemoryReport:
         """`graph` in program order, as it was captured."""
         from magis import _core
 
         return cls._build("graph", _core.Plan.program_order(graph), device)
 
     @classmethod
-    def of_plan(cls, plan: _core.Plan, *, device: str) -> MemoryReport:
+    def of_plan(cls, plan: _core.Plan, *, device: _core.Device) -> MemoryReport:
         """`plan`, as its program says."""
         return cls._build("plan", plan, device)
 
     @classmethod
-    def _build(cls, subject: str, plan: _core.Plan, device: str) -> MemoryReport:
+    def _build(cls, subject: str, plan: _core.Plan, device: _core.Device) -> MemoryReport:
         graph = plan.graph
         simulation = plan.simulate(device)
         loops = read_loops(graph.text())
@@ -146,7 +146,7 @@ class MemoryReport:
             by_kind.append(Share(WORKSPACE, workspace, 0))
         return cls(
             subject=subject,
-            device=device,
+            device=str(device),
             meta=dict(graph.meta),
             operators=graph.operator_count,
             operators_run=plan.operators_run(),
@@ -178,7 +178,7 @@ class MemoryReport:
         return asdict(self)
 
 
-def _regions(graph: _core.Graph, device: str) -> _core.Regions | None:
+def _regions(graph: _core.Graph, device: _core.Device) -> _core.Regions | None:
     from magis import _core
 
     return None if graph.loop_count else _core.fission_regions(graph, device=device)

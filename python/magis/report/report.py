@@ -79,17 +79,20 @@ class Report:
     exposed_seconds: float = 0.0  # of a step, waiting for copies
     captured_peak_bytes: int = 0  # of the captured graph in program order
     captured_seconds: float = 0.0
+    times: str = ""  # which of them were measured, in words; empty: none
     # What `explain` is about: no field, so that it is not saved, compared, copied or shown.
     _plan: ClassVar[_core.Plan | None] = None
+    _device: ClassVar[_core.DeviceProfile | str | None] = None
 
     @classmethod
     def build(
         cls,
         result: Found,
         *,
-        device: str,
+        device: _core.Device,
         limit_text: str,
         replayed: str,
+        times: str = "",
         measured_baseline_bytes: int | None = None,
         measured_baseline_seconds: float | None = None,
     ) -> Report:
@@ -129,7 +132,7 @@ class Report:
             cpu_seconds=result.cpu_seconds,
             recomputed=result.recomputed,
             replayed=replayed,
-            device=device,
+            device=str(device),
             edits=find_edits(result.plan, before, after),
             host_bytes=after.host_peak_bytes,
             bytes_to_host=after.bytes_to_host,
@@ -138,8 +141,10 @@ class Report:
             exposed_seconds=after.exposed_seconds,
             captured_peak_bytes=result.baseline_peak_bytes,
             captured_seconds=result.baseline_seconds,
+            times=times,
         )
         object.__setattr__(report, "_plan", result.plan)
+        object.__setattr__(report, "_device", device)
         return report
 
     @classmethod
@@ -147,7 +152,8 @@ class Report:
         """The inverse of `to_json`; raises KeyError naming a field that is missing."""
         if not isinstance(data, dict):
             raise KeyError(fields(cls)[0].name)
-        return cls(**{entry.name: data[entry.name] for entry in fields(cls)})
+        known = {"times": "", **data}  # plans from before times were measured have no words on it
+        return cls(**{entry.name: known[entry.name] for entry in fields(cls)})
 
     def __getstate__(self) -> dict[str, Any]:
         return asdict(self)
@@ -162,7 +168,7 @@ class Report:
             raise PlanError(
                 "this report has no plan to explain; `magis inspect --explain` reads it"
             )
-        return Explanation(explain(self._plan, self.device, self))
+        return Explanation(explain(self._plan, self._device or self.device, self))
 
     @property
     def gained(self) -> bool:
@@ -263,6 +269,7 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
             f"{seconds_text(report.seconds)}, before {seconds_text(report.baseline_seconds)}"
             f" (profile {report.device})",
         ),
+        ("", report.times),
         ("lower bound", f"{bytes_text(report.lower_bound_bytes)}; {distance}"),
         ("", report.lower_bound_reason),
         (

@@ -18,6 +18,7 @@ from magis.runtime.host_pool import HostPool
 from magis.runtime.offload import OffloadTo, choose_offload
 from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
+from magis.runtime.refinement import refinement_on
 from magis.runtime.step import OnNewShape, Step, device_of
 from magis.runtime.threads import choose_threads
 from magis.runtime.workshop import Verify, Workshop
@@ -41,6 +42,7 @@ def optimize(
     host_memory: int | str | None = None,
     offload_to: OffloadTo = "host",
     offload_directory: str | os.PathLike[str] | None = None,
+    measure: float | None = None,
     tolerance: float | None = None,
     on_new_shape: OnNewShape = "replan",
     verify_every: int = 0,
@@ -89,6 +91,10 @@ def optimize(
         offload_to: "host", memory (pinned on CUDA), or "disk", a file in `offload_directory`, which
             is gone when the step is.
         offload_directory: a folder on a local disk.
+        measure: seconds that go into measuring how long operators take on the model's device, where
+            that is not known yet; the search uses these times, and runs again when they have
+            changed it. 0: only what was measured before is used. None: times come from the device
+            profile alone. Times are kept for later runs (MAGIS_CACHE_DIR says where).
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
             None asks for equal bits, but for the rounding of sums that are added up part by part
@@ -132,6 +138,8 @@ def optimize(
     batch_parts = min(batch_parts, 2**62)  # the axis is shorter anyway
     if tolerance is not None:
         check_number("tolerance", tolerance, 0)
+    if measure is not None:
+        check_number("measure", measure, 0)
     arguments = Arguments(batch)
     place = device_of(model, arguments)
     profile = choose_profile(device, place)
@@ -158,6 +166,7 @@ def optimize(
         host_memory=offload.host_memory,
         frontier=frontier,
         strategy=strategy,
+        refinement=None if measure is None else refinement_on(place, profile, measure),
     )
     workshop = Workshop(
         model,

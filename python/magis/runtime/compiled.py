@@ -6,7 +6,7 @@ import base64
 import contextlib
 import linecache
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +15,7 @@ import magis.capture.operators  # noqa: F401  plans may use these
 from magis.capture.text import DTYPE_WORDS
 from magis.errors import PlanError
 from magis.runtime.host_pool import HostPool
+from magis.timing.in_step import MARK, StepClock, timed_code
 
 if TYPE_CHECKING:
     from magis import _core
@@ -79,6 +80,26 @@ class CompiledPlan:
         """The function itself: `step(inputs)`, or `step(inputs, host)` if the plan swaps."""
         step: Step = self._names["step"]
         return step
+
+    @contextlib.contextmanager
+    def instrumented(self, clock: StepClock) -> Iterator[None]:
+        """Inside, steps are timed by `clock`, operator by operator, in the order of the plan's
+        `run_costs`."""
+        names = {**self._names, MARK: clock.mark}
+        count = len(self.plan.run_costs("cpu"))
+        exec(timed_code(self.source, count, self.file_name), names)
+        plain: Step = self._names["step"]
+        timed: Step = names["step"]
+
+        def step(*args: Any) -> Sequence[torch.Tensor]:
+            clock.start(count)
+            return timed(*args)
+
+        self._names["step"] = step
+        try:
+            yield
+        finally:
+            self._names["step"] = plain
 
     def _on_device(self) -> contextlib.AbstractContextManager[object]:
         """The code says "cuda": that is this device, whichever is current elsewhere."""

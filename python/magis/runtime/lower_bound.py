@@ -9,7 +9,7 @@ from magis.report.text import bytes_text
 
 def check_lower_bound(
     graph: _core.Graph,
-    profile: str,
+    profile: _core.Device,
     limit: str,
     most: int,
     *,

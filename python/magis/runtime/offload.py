@@ -33,7 +33,7 @@ def choose_offload(
     host_memory: Any,
     offload_to: Any,
     offload_directory: Any,
-    profile: str,
+    profile: _core.Device,
     is_cuda: bool = False,
 ) -> Offload:
     """What a user's words come to.

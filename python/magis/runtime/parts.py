@@ -14,7 +14,7 @@ _MOST_OBSTACLES = 3
 
 
 def search_with_parts_measured(
-    search: Callable[[int | None], _core.Result], profile: str, memory_limit: int | None
+    search: Callable[[int | None], _core.Result], profile: _core.Device, memory_limit: int | None
 ) -> _core.Result:
     """What `search` finds for a memory limit in bytes (None: the limit is another one), its promise
     counted with the scratch that parts take on this machine.
@@ -36,7 +36,7 @@ def search_with_parts_measured(
     return result
 
 
-def what_stays_whole(graph: _core.Graph, profile: str) -> str:
+def what_stays_whole(graph: _core.Graph, profile: _core.Device) -> str:
     """What keeps some of the step out of a region along the axis of the batch, in words; empty if
     nothing does."""
     obstacles = _core.fission_regions(graph, device=profile, limit=1).obstacles()
@@ -52,7 +52,7 @@ def what_stays_whole(graph: _core.Graph, profile: str) -> str:
 
 
 def with_parts_measured(
-    result: _core.Result, profile: str, memory_limit: int | None = None
+    result: _core.Result, profile: _core.Device, memory_limit: int | None = None
 ) -> _core.Result:
     """`result`, its promise counted with the scratch that parts take on this machine. With a limit
     in bytes, whether it is met is said anew.

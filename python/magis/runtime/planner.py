@@ -19,6 +19,7 @@ from magis.runtime.auto_limit import is_auto
 from magis.runtime.frontier import Frontier, FrontierPoint
 from magis.runtime.parts import search_with_parts_measured
 from magis.runtime.progress import Callback, listening
+from magis.runtime.refinement import Refinement
 from magis.verify import verify_plan
 
 Strategy: TypeAlias = Literal["default", "paper"]
@@ -42,6 +43,12 @@ class SearchSettings:
     strategy: Strategy = "default"
     rewrite: bool = True  # operators may be replaced by others that compute the same
     frontier: Frontier | None = None  # whose plans are taken where they fit, in place of a search
+    refinement: Refinement | None = None  # measures times; None: all come from the profile
+
+    @property
+    def device(self) -> _core.Device:
+        """The profile, with the times that have been measured by now."""
+        return self.profile if self.refinement is None else self.refinement.device
 
     def has_plans_for(self, graph: _core.Graph) -> bool:
         return self.frontier is not None and self.frontier.holds(graph)
@@ -84,7 +91,7 @@ def choose_profile(wanted: str | None, device: torch.device) -> str:
     return "reference"
 
 
-def baseline_of(graph: _core.Graph, profile: str) -> _core.Simulation:
+def baseline_of(graph: _core.Graph, profile: _core.Device) -> _core.Simulation:
     """The captured graph as it is, in program order."""
     return _core.Plan.program_order(graph).simulate(profile)
 
@@ -105,7 +112,7 @@ def bound_for_accumulation(settings: SearchSettings, bound: Bound, graph: _core.
 
     They count as persistent, and adding takes time: ratios refer to this graph where that is more.
     """
-    own = bound_for(settings.limit, baseline_of(graph, settings.profile))
+    own = bound_for(settings.limit, baseline_of(graph, settings.device))
     if own.memory_bytes is None or bound.memory_bytes is None or is_auto(settings.limit):
         return own
     return Bound(memory_bytes=max(own.memory_bytes, bound.memory_bytes))
@@ -131,11 +138,16 @@ def search(
         aim = Bound(memory_bytes=memory_limit, seconds=bound.seconds)
         return _optimize(graph, settings, aim, alter)
 
+    def once() -> _core.Result:
+        if measured_on.type == "cpu":
+            return search_with_parts_measured(run, settings.device, bound.memory_bytes)
+        return run(bound.memory_bytes)
+
     result: Found | None = _known(graph, settings, bound, alter)
-    if result is None and measured_on.type == "cpu":
-        result = search_with_parts_measured(run, settings.profile, bound.memory_bytes)
+    if result is None and settings.refinement is not None:
+        result = settings.refinement.refine(once, bound.memory_bytes, bound.seconds)
     elif result is None:
-        result = run(bound.memory_bytes)
+        result = once()
     _verify(result, settings)
     if not result.met and settings.strict:
         raise LimitNotMetError(_not_met(result, settings, bound))
@@ -163,11 +175,11 @@ def _known(
 def _optimize(
     graph: _core.Graph, settings: SearchSettings, bound: Bound, alter: bool
 ) -> _core.Result:
-    baseline = baseline_of(graph, settings.profile)
+    baseline = baseline_of(graph, settings.device)
     with listening(settings.progress, settings.time_budget, baseline.seconds) as listener:
         return _core.optimize(
             graph,
-            device=settings.profile,
+            device=settings.device,
             time_budget=settings.time_budget,
             seed=settings.seed,
             threads=settings.threads,

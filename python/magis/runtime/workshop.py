@@ -113,7 +113,9 @@ class Workshop:
         settings = self._settings_for(graph, room)
         if first and settings.frontier and not settings.has_plans_for(graph):
             warnings.warn(_OTHER_FRONTIER, stacklevel=4)
-        baseline = baseline_of(graph, settings.profile)
+        if settings.refinement is not None:
+            settings.refinement.learn(_core.Plan.program_order(graph))
+        baseline = baseline_of(graph, settings.device)
         eager = self._trace_eager(graph, arguments, view, baseline)
         measured = None
         if eager is not None and eager.peak_bytes is not None:
@@ -264,9 +266,10 @@ class Workshop:
     ) -> Report:
         return Report.build(
             result,
-            device=settings.profile,
+            device=settings.device,
             limit_text=str(settings.limit),
             replayed=replayed,
+            times="" if settings.refinement is None else settings.refinement.words(result.plan),
             measured_baseline_bytes=measured,
         )
 

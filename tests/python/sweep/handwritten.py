@@ -129,8 +129,9 @@ def padding_decides_in_python() -> Any:
 def image_grid() -> Any:
     def merge(h: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
         parts = h.split([int(a * b) for a, b in grid])
-        return torch.stack([p.view(int(a), int(b), -1).mean((0, 1)) for p, (a, b) in zip(
-            parts, grid, strict=True)])
+        return torch.stack(
+            [p.view(int(a), int(b), -1).mean((0, 1)) for p, (a, b) in zip(parts, grid, strict=True)]
+        )
 
     grids = (torch.tensor([[2, 3], [1, 4]]), torch.tensor([[5, 1], [1, 5]]))
     return Lambda(merge), squares, [(torch.randn(10, 8), grid) for grid in grids]
@@ -184,12 +185,16 @@ def layer_drop() -> Any:
 @case
 def channels_last() -> Any:
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.3),
-        nn.MaxPool2d(2), nn.Conv2d(8, 4, 1), nn.GroupNorm(2, 4), nn.Upsample(scale_factor=2),
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 4, 1),
+        nn.GroupNorm(2, 4),
+        nn.Upsample(scale_factor=2),
     ).to(memory_format=torch.channels_last)
-    batches = [
-        (torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last),) for _ in range(2)
-    ]
+    batches = [(torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last),) for _ in range(2)]
     return model, squares, batches
 
 
@@ -580,9 +585,11 @@ def weights_made_by_weights() -> Any:
 
 @case
 def float_in_the_batch() -> Any:
-    return nn.Linear(8, 8), lambda m, x, w: (m(x) * w).square().mean(), [
-        (torch.randn(4, 8), 0.3), (torch.randn(4, 8), 1.7)
-    ]
+    return (
+        nn.Linear(8, 8),
+        lambda m, x, w: (m(x) * w).square().mean(),
+        [(torch.randn(4, 8), 0.3), (torch.randn(4, 8), 1.7)],
+    )
 
 
 @case

@@ -15,9 +15,13 @@ _TINY: dict[str, Any] = {
     **dict.fromkeys(
         ("hidden_size", "d_model", "n_embd", "embed_dim", "encoder_hidden_size", "dim"), 32
     ),
-    **dict.fromkeys(("decoder_hidden_size", "projection_dim", "hidden_dim", "n_dim", "d_kv_dim"), 32),
+    **dict.fromkeys(
+        ("decoder_hidden_size", "projection_dim", "hidden_dim", "n_dim", "d_kv_dim"), 32
+    ),
     **dict.fromkeys(("embedding_size", "word_embed_proj_dim", "entity_emb_size", "model_dim"), 32),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"), 2),
+    **dict.fromkeys(
+        ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"), 2
+    ),
     **dict.fromkeys(("decoder_layers", "num_encoder_layers", "num_decoder_layers"), 2),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), 4),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
@@ -72,8 +76,20 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
     "funnel": {"block_sizes": [1, 1], "d_head": 8, "d_inner": 64},
-    "swin": {"depths": [1, 1], "num_heads": [2, 4], "embed_dim": 16, "patch_size": 4, "window_size": 2},
-    "swinv2": {"depths": [1, 1], "num_heads": [2, 4], "embed_dim": 16, "patch_size": 4, "window_size": 2},
+    "swin": {
+        "depths": [1, 1],
+        "num_heads": [2, 4],
+        "embed_dim": 16,
+        "patch_size": 4,
+        "window_size": 2,
+    },
+    "swinv2": {
+        "depths": [1, 1],
+        "num_heads": [2, 4],
+        "embed_dim": 16,
+        "patch_size": 4,
+        "window_size": 2,
+    },
     "convnext": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "patch_size": 4},
     "convnextv2": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "patch_size": 4},
     "resnet": {"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8},
@@ -90,8 +106,7 @@ def _tiny_kwargs(config_class: Any, depth: int = 0) -> dict[str, Any]:
         name: value
         for name, value in kwargs.items()
         # A number does not fit where the class holds a list, one value for each stage.
-        if isinstance(value, (list, bool))
-        or not isinstance(getattr(default, name), (list, tuple))
+        if isinstance(value, (list, bool)) or not isinstance(getattr(default, name), (list, tuple))
     }
     if isinstance(getattr(default, "image_size", None), (list, tuple)):
         kwargs["image_size"] = [32, 32]

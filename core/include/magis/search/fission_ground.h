@@ -41,7 +41,7 @@ class FissionGround {
 
  private:
   const Graph& source_;
-  const DeviceProfile& profile_;
+  const DeviceProfile profile_;
   std::vector<OpId> openable_;
   std::vector<OpId> masks_;
   OpenedGraph opened_;

@@ -1,14 +1,25 @@
 // Device profiles: how long an operator takes, how large an allocation really is.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "magis/base/id.h"
 #include "magis/graph/graph.h"
+#include "magis/simulate/measured_times.h"
 
 namespace magis {
+
+// What the time that is modelled for an operator comes to on one machine, fitted to measurements
+// there: scale * modelled^exponent, in seconds.
+struct Calibration {
+  double scale = 1;
+  double exponent = 1;
+};
 
 struct DeviceProfile {
   std::string name;
@@ -28,6 +39,10 @@ struct DeviceProfile {
   bool copies_overlap = true;        // with computing and with each other; else the step waits
   Bytes host_memory = 0;             // what may be kept there unless the user says otherwise
   Bytes memory = 0;                  // of such a device in all; 0: it is no particular device
+  // By operator; "" is for all others. Empty: not calibrated.
+  std::map<std::string, Calibration, std::less<>> calibration = {};
+  // Times measured on this device; they go ahead of what the figures above say. Null: none.
+  std::shared_ptr<const MeasuredTimes> measured = nullptr;
 };
 
 // Throws UserError that lists the names if there is none of that name. Names: reference,
@@ -47,5 +62,18 @@ struct CostTable {
   Bytes persistent = 0;
 };
 CostTable make_cost_table(const Graph& graph, const DeviceProfile& profile);
+
+// A call as often as a program runs it.
+struct CallCount {
+  std::string key;      // see call_key
+  double runs = 0;      // in a step, iterations of loops counted each
+  Seconds seconds = 0;  // of one run
+  bool measured = false;
+};
+// The distinct calls of a graph whose operators run so many times each, loops apart, in program
+// order; what only bounds a loop is left out. `copies` is usually 1: more where an operator is
+// computed again.
+std::vector<CallCount> count_calls(const Graph& graph, const IdMap<OpId, int>& copies,
+                                   const DeviceProfile& profile);
 
 }  // namespace magis

@@ -1,0 +1,69 @@
+"""What looking up measured times costs a search, and look-ups among a million entries.
+
+python bench/cache_overhead.py [--model bert] [--seconds 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+
+def seconds_of(run: Callable[[], object], times: int) -> float:
+    samples = []
+    for _ in range(times):
+        start = time.thread_time()
+        run()
+        samples.append(time.thread_time() - start)
+    return median(samples)
+
+
+def main() -> None:
+    from magis import _core, zoo
+    from magis.capture import capture
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="bert")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    graph = _core.Graph.parse(capture(*zoo.build(options.model, size="small")).text)
+    plan = _core.Plan.program_order(graph)
+
+    others = [
+        (f"aten.mm(%0, %1) : f32[{n},7] of f32[{n},{n}], f32[{n},7]", 1e-6)
+        for n in range(1_000_000)
+    ]
+    start = time.perf_counter()
+    times = _core.MeasuredTimes.of(
+        others + [(call.key, call.seconds) for call in plan.calls("cpu")]
+    )
+    print(f"{len(times):,} entries handed to the core in {time.perf_counter() - start:.2f} s")
+    device = _core.DeviceProfile.named("cpu").with_times(times)
+
+    # Counting a plan makes one cost table: an operator's name is spelled and looked up once.
+    without = seconds_of(lambda: plan.run_costs("cpu"), 50)
+    before = times.lookups
+    with_times = seconds_of(lambda: plan.run_costs(device), 50)
+    lookup = (with_times - without) / ((times.lookups - before) / 50)
+    print(f"a call spelled and looked up: {lookup * 1e9:.0f} ns, {1 / lookup:,.0f} a second")
+
+    before = times.lookups
+    baseline = plan.simulate(device).peak_bytes
+    result = _core.optimize(
+        graph, device=device, memory_limit=int(0.6 * baseline), time_budget=options.seconds
+    )
+    count = times.lookups - before
+    share = count * lookup / result.cpu_seconds
+    print(
+        f"a search of {result.wall_seconds:.1f} s ({result.cpu_seconds:.1f} s of processor time) "
+        f"looked up {count:,} times: {share:.2%} of it"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""A plan's operators timed while it runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from magis import _core
+from magis.errors import PlanError
+from magis.runtime.compiled import CompiledPlan
+from magis.timing.in_step import StepClock, timed_code
+
+CPU = torch.device("cpu")
+
+TEXT = """magis 1
+device cpu
+batch %x "x" : f32[8,4]
+param %w "w" : f32[4,4]
+%a = aten.mm(%x, %w) : f32[8,4]
+%b = aten.relu(%a) : f32[8,4]
+%y, %s = magis.begin("r1", 3, 8, [%b]) : f32[8,4], f32[4]
+%p = magis.part(%b, 0, 1*r1) : f32[3,4]/128
+%e = aten.exp(%p) : f32[3,4]
+%t = aten.sum.dim_IntList(%e, [0]) : f32[4]
+%n = magis.write_part(%y, 0, 1*r1, %e) : none
+%m = magis.add_part(%s, %t) : none
+%end = magis.end("r1", [%y, %s], [%b]) : none
+output loss "" %s
+output aux "" %y
+"""
+RUNS = ["aten.mm", "aten.relu", "aten.exp", "aten.sum.dim_IntList", "magis.write_part"]
+RUNS += ["magis.add_part"]
+
+
+class Ticking:
+    """A clock that goes on by one at each reading."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        self.time += 1.0
+        return self.time
+
+
+def test_every_operator_has_its_own_time() -> None:
+    plan = _core.Plan.program_order(_core.Graph.parse(TEXT))
+    costs = plan.run_costs("cpu")
+    assert [key.partition("(")[0] for key, _ in costs] == RUNS
+    compiled = CompiledPlan(plan, CPU)
+    inputs = [torch.ones(8, 4), torch.eye(4)]
+    plain = compiled(inputs)
+    clock = StepClock(Ticking())
+    with compiled.instrumented(clock):
+        timed = compiled(inputs)
+    for one, other in zip(plain, timed, strict=True):
+        assert torch.equal(one, other)
+    # Each mark reads the clock once. Memory given back after an operator takes one more reading;
+    # what stands in the loop runs three times.
+    assert len(clock.seconds) == len(RUNS)
+    assert clock.seconds[0] == 1.0
+    assert all(seconds >= 3.0 for seconds in clock.seconds[2:])
+    compiled(inputs)
+    assert clock.seconds[0] == 1.0  # not timed any more
+
+
+def test_code_that_runs_other_operators_is_refused() -> None:
+    with pytest.raises(PlanError, match="runs 1 operators, the program 2"):
+        timed_code("def step(inputs):\n    a = f(inputs)\n    return (a,)\n", 2, "code")
