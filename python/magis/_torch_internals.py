@@ -19,6 +19,7 @@ import torch.utils._pytree as pytree
 import torch.utils.checkpoint
 from torch._decomp import global_decomposition_table
 from torch._ops import OpOverload
+from torch._subclasses.fake_impls import get_fast_op_impls
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -135,6 +136,8 @@ def has_python_formula(operator: OpOverload) -> bool:
     """Whether fake results of the operator come from a formula written in Python, which may give
     other strides than the kernels. Relies on: the tables in which PyTorch registers these.
     """
+    if operator in get_fast_op_impls():
+        return True
     return operator in global_decomposition_table["meta"] or (
         operator in global_decomposition_table["post_autograd"]
     )

@@ -206,9 +206,9 @@ def check_read_state(reads: Iterable[Read], written: Collection[tuple[str, str]]
                     raise CaptureError(AVERAGING_BATCH_NORM.format(module=owner))
                 raise CaptureError(
                     f"{place(read.site)}: the code reads the value of a tensor made from the {kind}"
-                    f" {path}, which the step itself changes, so that each step would need a plan of"
-                    " its own. Compute with it on tensors (torch.where), or count in the training"
-                    " loop and pass the count in the batch."
+                    f" {path}, which the step itself changes, so that each step would need a plan"
+                    " of its own. Compute with it on tensors (torch.where), or count in the"
+                    " training loop and pass the count in the batch."
                 )
 
 

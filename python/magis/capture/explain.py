@@ -54,7 +54,7 @@ def explain(error: BaseException, paths: ModulePaths) -> CaptureError:
             " in the batch."
         )
     if why is Why.activation_shape or isinstance(error, internals.DynamicOutputShapeException):
-        func = error.function if isinstance(error, UnreadableError) else _spelling(error.func)
+        func = error.function if isinstance(error, UnreadableError) else _spelling(error)
         return CaptureError(
             f"{where}: the shape of a result depends on the data ({func}: boolean"
             " indexing, nonzero, masked_select, unique ...), so that its memory cannot be planned."
@@ -128,8 +128,9 @@ def _averaging_batch_norm(traceback: TracebackType | None, paths: ModulePaths) -
     return found
 
 
-def _spelling(func: object) -> str:
-    return str(func).removesuffix(".default")
+def _spelling(error: BaseException) -> str:
+    """The operator whose shape PyTorch could not tell."""
+    return str(getattr(error, "func", error)).removesuffix(".default")
 
 
 def _where(traceback: TracebackType | None, paths: ModulePaths) -> str:

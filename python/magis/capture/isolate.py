@@ -73,8 +73,20 @@ def restored_modules(model: nn.Module) -> Iterator[None]:
             attributes.clear()
             attributes.update(before)
         for value, before in contents:
-            value.clear()
-            value.extend(before) if isinstance(value, list) else value.update(before)
+            if not _holds_the_same(value, before):  # some refuse to be written to
+                value.clear()
+                value.extend(before) if isinstance(value, list) else value.update(before)
+
+
+def _holds_the_same(value: Any, before: Any) -> bool:
+    """Whether a list, dict or set holds the very objects of `before`."""
+    if len(value) != len(before):
+        return False
+    if isinstance(value, dict):
+        return list(value) == list(before) and all(value[k] is before[k] for k in before)
+    if isinstance(value, list):
+        return all(one is other for one, other in zip(value, before, strict=True))
+    return bool(value == before)
 
 
 @contextlib.contextmanager

@@ -172,7 +172,7 @@ class PrefixProgram:
             return arg
 
         return self._graph.call_function(
-            node.target,  # type: ignore[arg-type]
+            node.target,
             tuple(map(on_device, node.args)),
             {key: on_device(value) for key, value in node.kwargs.items()},
         )

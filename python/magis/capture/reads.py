@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from magis.capture.prefix import Computation, PrefixProgram, ancestors, is_compu
 
 _aten = torch.ops.aten
 
-# Longer programs are no guards that a step would not notice; larger values no example to hold on to.
+# A step would notice longer programs; larger values are no examples to hold on to.
 _MOST_NODES = 500
 _MOST_ELEMENTS = 1 << 22
 # Outcomes of random draws multiply: so many give 2^n plans.
@@ -137,7 +137,7 @@ class Reader:
 
     def __init__(
         self,
-        inputs: list[tuple[str, str, Any]],
+        inputs: Sequence[tuple[str, str, Any]],
         device: torch.device,
         generator: torch.Tensor,
     ) -> None:
@@ -148,6 +148,7 @@ class Reader:
         self._computation: Computation | None = None
         self._program = PrefixProgram(device)
         self._guarded: dict[tuple[torch.fx.Node, Measure], Any] = {}
+        self._outcomes: dict[torch.fx.Node, torch.Tensor] = {}  # that are speculated on
         self.reads: list[Read] = []
         self.checks: list[Check] = []
         self.speculated: list[torch.Tensor] = []  # one for each check
@@ -279,11 +280,14 @@ class Reader:
     def _speculate(
         self, tensor: torch.Tensor, node: torch.fx.Node, origin: _Origin, site: Site
     ) -> torch.Tensor:
+        if node in self._outcomes:
+            return self._outcomes[node]
         if origin.drawn and sum(check.chance for check in self.checks) >= MOST_DRAWS:
             raise UnreadableError(Why.chance, "")
         data: torch.Tensor = self._data(node, origin)
         # A copy: the step may write to the tensor later on.
         self.speculated.append(_aten.clone.default(tensor))
+        self._outcomes[node] = data
         path = f"speculated[{len(self.checks)}]"
         with internals.without_modes():
             self.checks.append(Check(site, bool(data), origin.drawn, path))

@@ -25,8 +25,8 @@ from torch.nn.modules.module import (
 from magis import _torch_internals as internals
 from magis._torch_internals import OpOverload
 from magis.capture import operators
-from magis.capture.ir import Site
 from magis.capture.fakes import TrueFakeTensorMode
+from magis.capture.ir import Site
 from magis.capture.reads import Reader, is_mask, shaped_by_data
 from magis.errors import CaptureError
 

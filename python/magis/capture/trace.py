@@ -157,15 +157,19 @@ class _Step:
             "batch": batch,
             "scalar": batch,
         }
-        inputs = []
+        inputs: list[tuple[str, str, Any]] = []
+        device: torch.device | None = None
         for item in self.inputs:
             trained = item.kind == "param" and self.parameters[item.path].requires_grad
             updated = self.loss_fn is not None and trained
             kind = "frozen" if item.kind == "param" and not updated else item.kind
             value = tables.get(item.kind, {}).get(item.path)
-            inputs.append((kind, item.path, value.detach() if _is_tensor(value) else value))
-        device = next((v.device for _, _, v in inputs if _is_tensor(v)), torch.device("cpu"))
-        return Reader(inputs, device, torch.get_rng_state())
+            if isinstance(value, torch.Tensor):
+                value = value.detach()
+                if device is None and not value.is_meta:  # what is made from literals has data
+                    device = value.device
+            inputs.append((kind, item.path, value))
+        return Reader(inputs, device or torch.device("cpu"), torch.get_rng_state())
 
     def _collect_inputs(self, batch: Mapping[str, Any]) -> None:
         def fake(tensor: torch.Tensor) -> torch.Tensor:
@@ -361,10 +365,6 @@ class _Step:
                 place = f"the {'buffer' if kind == 'buffer' else 'parameter'} {path}"
                 check_written_storage(place, owned)
                 self.outputs.add("buffer" if kind == "buffer" else "param", path, value.detach())
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 @contextlib.contextmanager

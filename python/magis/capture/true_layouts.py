@@ -13,11 +13,14 @@ import torch
 from magis import _torch_internals as internals
 from magis._torch_internals import OpOverload
 from magis.capture import operators
+from magis.capture.text import contiguous_strides
 
 _aten = torch.ops.aten
 
 # Operators on more bytes than this are not run for their layout alone.
 _MOST_BYTES = 1 << 28
+
+_ARITHMETIC = frozenset({_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.div.Tensor})
 
 Layout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 _known: dict[Any, list[Layout | None] | None] = {}
@@ -33,21 +36,28 @@ def has_no_formula(func: OpOverload) -> bool:
 
 def is_doubtful(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """Whether PyTorch's formula for fakes may give other strides than the kernel: it is written in
-    Python, and an operand is not contiguous.
+    Python, and an operand's strides are not the usual ones. Strides of dimensions of length 1 count
+    too: kernels go by them when they choose a layout.
     """
     if any(isinstance(arg, torch.SymFloat) for arg in (*args, *kwargs.values())):
         return False  # a float of the batch has no value here
     tensors = list(_tensors(args))
     return (
         internals.has_python_formula(func)
+        and any(t.stride() != contiguous_strides(t.shape) for t in tensors)
+        and len({(tuple(t.shape), t.stride()) for t in tensors if t.dim()}) > _layouts_needed(func)
         and not func._schema.is_mutable
         and not func.is_view
         and torch.Tag.nondeterministic_seeded not in func.tags
         and torch.Tag.dynamic_output_shape not in func.tags
-        and any(not t.is_contiguous() for t in tensors)
         and all(t.device.type == "cpu" and t.layout is torch.strided for t in tensors)
         and sum(math.prod(t.shape) * t.itemsize for t in tensors) <= _MOST_BYTES
     )
+
+
+def _layouts_needed(func: OpOverload) -> int:
+    """Arithmetic on operands of one layout gives that layout, by any formula."""
+    return 1 if func in _ARITHMETIC else 0
 
 
 def true_layouts(

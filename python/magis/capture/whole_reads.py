@@ -19,13 +19,16 @@ from magis.capture.sites import SiteRecorder
 def whole_reads(recorder: SiteRecorder) -> Iterator[None]:
     """Inside, the recorder's reader answers them."""
     reads = _WholeReads(recorder)
-    methods = {
+    methods: dict[str, Callable[..., Any]] = {
         "tolist": reads.read(torch.Tensor.tolist),
         "numpy": reads.read(torch.Tensor.numpy),
         "__array__": reads.read(torch.Tensor.__array__),
         "__bool__": reads.truth,
     }
-    functions = {"_pack_padded_sequence": reads.pack, "_pad_packed_sequence": reads.pad}
+    functions: dict[str, Callable[..., Any]] = {
+        "_pack_padded_sequence": reads.pack,
+        "_pad_packed_sequence": reads.pad,
+    }
     with internals.reads_answered(methods, functions):
         yield
 

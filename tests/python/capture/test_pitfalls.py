@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
@@ -13,7 +12,6 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint as checkpoint_by_another_name
 
 from magis.capture import capture
-from magis.errors import CaptureError
 
 
 def mean_square(model: nn.Module, x: torch.Tensor) -> torch.Tensor:

@@ -206,8 +206,9 @@ def main() -> None:
         names = [f"transformers/{n}" for n in tiny_transformers.candidates()]
     elif names[0].startswith("@"):
         names = Path(names[0][1:]).read_text().split()
-    import magis  # noqa: F401  before the forks
     import transformers  # noqa: F401
+
+    import magis  # noqa: F401  before the forks
 
     for name in names:
         if options.missing and name in found:
