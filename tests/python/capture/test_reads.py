@@ -229,3 +229,20 @@ def test_without_values_it_is_refused() -> None:
             lambda m, x, n: m(x).sum() * n.max().item(),
             (X.to("meta"), LENGTHS.to("meta")),
         )
+
+
+def test_what_literals_say_is_read_without_weights() -> None:
+    """Weights on the meta device hold nothing; a mask made of lengths does."""
+
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4, device="meta")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            mask = torch.arange(x.shape[1], device=x.device) < 4
+            return self.linear(x) if mask.all() else x
+
+    x = torch.empty(2, 4, device="meta")
+    captured = capture(Masked(), lambda model, x: model(x).sum(), (x,))
+    assert "aten.addmm" in captured.text

@@ -53,7 +53,7 @@ class ValueRule : public RewriteRule {
   }
 
   std::vector<const OpInfo*> anchors() const override { return anchors_; }
-  int reach() const override { return 2; }
+  Reach reach() const override { return {.below = 2}; }
 
  private:
   Condition condition_;
@@ -90,7 +90,7 @@ class CommonSubexpression : public RewriteRule {
 
   std::vector<const OpInfo*> anchors() const override { return {}; }
   bool merges() const override { return true; }
-  int reach() const override { return 2; }
+  Reach reach() const override { return {.below = 1, .beside = true}; }
 
  private:
   static TermId earlier_twin(const TermGraph& terms, TermId anchor) {
@@ -311,7 +311,7 @@ class ScaleInProducts : public RewriteRule {
       return {};
     }
     RuleMatch match{.rule = this, .anchor = anchor, .terms = {anchor}, .roots = {result}};
-    if (!collect(terms, result, match)) return {};
+    if (!collect(terms, result, kViews, match)) return {};
     return {match};
   }
 
@@ -334,9 +334,12 @@ class ScaleInProducts : public RewriteRule {
     return {&op_info("aten.mul.Scalar"), &op_info("aten.div.Scalar"), &op_info("aten.mul.Tensor"),
             &op_info("aten.div.Tensor")};
   }
-  int reach() const override { return 5; }
+  Reach reach() const override { return {.below = 1, .above = kViews}; }
 
  private:
+  // So many views may lie between the multiple and the products.
+  static constexpr int kViews = 4;
+
   static bool give_up(TermGraph& terms, const std::vector<std::pair<ValueId, ValueId>>& made) {
     for (const auto& [from, to] : made) terms.drop_unused(to);
     return false;
@@ -363,12 +366,12 @@ class ScaleInProducts : public RewriteRule {
   }
 
   // Products that read `value`, through views or not, each in one place only, as a factor.
-  static bool collect(const TermGraph& terms, ValueId value, RuleMatch& match) {
-    if (terms.is_output(value)) return false;
+  static bool collect(const TermGraph& terms, ValueId value, int steps, RuleMatch& match) {
+    if (steps == 0 || terms.is_output(value)) return false;
     for (TermId reader : terms.readers(value)) {
       const Term& term = terms.term(reader);
       if (term.is_view()) {
-        if (!collect(terms, term.results.front(), match)) return false;
+        if (!collect(terms, term.results.front(), steps - 1, match)) return false;
         continue;
       }
       const std::optional<std::size_t> factor = first_factor(term);

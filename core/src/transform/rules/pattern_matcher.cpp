@@ -50,6 +50,27 @@ std::optional<ArgList> slice_in_full(const Term& term, const TermGraph& terms) {
   return ArgList{{base}, {dim}, {place(integer(2, 0))}, {place(integer(3, length))}};
 }
 
+// Whether the operators are those of the pattern, whatever shapes and names say: most places fail
+// here, and it costs nothing.
+bool has_operators(const Rule& rule, int id, const TermGraph& terms, ValueId value) {
+  const PatternNode& node = rule.nodes[static_cast<std::size_t>(id)];
+  if (node.word == nullptr) return true;
+  const TermId producer = terms.producer(value);
+  if (!producer.valid() || !node.word->matches(terms.term(producer).info)) return false;
+  const ArgList& args = terms.term(producer).args;
+  const auto fits = [&](std::size_t wanted, std::size_t given) {
+    if (given >= args.size()) return true;
+    const auto* operand = std::get_if<ValueId>(&args[given].value);
+    if (node.word->args[wanted] != ArgKind::tensor) return true;
+    return operand != nullptr && has_operators(rule, node.args[wanted].node, terms, *operand);
+  };
+  if (node.word->commutative) return (fits(0, 0) && fits(1, 1)) || (fits(0, 1) && fits(1, 0));
+  for (std::size_t a = 0; a < node.word->args.size(); ++a) {
+    if (!fits(a, a)) return false;
+  }
+  return true;
+}
+
 class Solver {
  public:
   Solver(const Rule& rule, const std::vector<int>& tops, const TermGraph& terms)
@@ -122,7 +143,7 @@ class Solver {
   static bool is_tensor(const Arg& arg) { return std::holds_alternative<ValueId>(arg.value); }
 
   bool meet_keywords(const PatternNode& node, const Term& term, Binding& binding) const {
-    if (!node.word->scales) return term.kwargs.empty();
+    if (!node.word->scales) return term.kwargs == node.word->keywords;
     double beta = 1;
     double alpha = 1;
     for (const auto& [name, arg] : term.kwargs) {
@@ -429,7 +450,7 @@ PatternMatcher::PatternMatcher(const Rule& rule) : rule_(rule) {
   }
 }
 
-int PatternMatcher::reach() const {
+int PatternMatcher::depth() const {
   std::vector<int> depth(rule_.left_count, 0);
   int deepest = 0;
   for (std::size_t n = 0; n < rule_.left_count; ++n) {
@@ -438,13 +459,14 @@ int PatternMatcher::reach() const {
     }
     deepest = std::max(deepest, depth[n]);
   }
-  return deepest * (tops_.size() > 1 ? 2 : 1);
+  return deepest;
 }
 
 std::vector<Binding> PatternMatcher::match(const TermGraph& terms, TermId anchor) const {
   const Term& term = terms.term(anchor);
   const PatternNode& top = rule_.nodes[static_cast<std::size_t>(tops_.front())];
   if (term.dead || term.results.size() != 1 || !top.word->matches(term.info)) return {};
+  if (!has_operators(rule_, tops_.front(), terms, term.results.front())) return {};
   Solver solver(rule_, tops_, terms);
   solver.solve({{tops_.front(), term.results.front()}}, Binding(rule_));
   return std::move(solver.found);

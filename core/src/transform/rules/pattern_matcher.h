@@ -33,8 +33,8 @@ class PatternMatcher {
 
   // Nodes of the left side that none of its nodes reads; the first is where matching starts.
   const std::vector<int>& tops() const { return tops_; }
-  // The longest way from a top to a node or on to another top, in steps along operands and readers.
-  int reach() const;
+  // The longest way from a top to a node, in steps along operands.
+  int depth() const;
   // Every way in which the first top may be what `anchor` makes. Operands have one floating dtype.
   std::vector<Binding> match(const TermGraph& terms, TermId anchor) const;
 

@@ -25,6 +25,13 @@ struct RuleMatch {
   }
 };
 
+// What a match depends on, in steps from its anchor.
+struct Reach {
+  int below = 0;        // along operands
+  bool beside = false;  // from there as far along readers, and once more along operands
+  int above = 0;        // along readers
+};
+
 class RewriteRule {
  public:
   virtual ~RewriteRule() = default;
@@ -41,8 +48,8 @@ class RewriteRule {
   // It makes one tensor live where several did, or one of several: that may cost memory wherever
   // their readers stand far apart, whatever program order says.
   virtual bool merges() const { return false; }
-  // How far from the anchor a change may matter: steps along operands or readers.
-  virtual int reach() const = 0;
+  // Where a change may matter to a match.
+  virtual Reach reach() const = 0;
 
  protected:
   explicit RewriteRule(RuleInfo info) : info_(std::move(info)) {}

@@ -25,7 +25,6 @@ const RuleBook& RuleBook::standard() {
 
 RuleBook::RuleBook(std::vector<std::unique_ptr<RewriteRule>> rules) : rules_(std::move(rules)) {
   for (const auto& rule : rules_) {
-    reach_ = std::max(reach_, rule->reach());
     const std::vector<const OpInfo*> anchors = rule->anchors();
     if (anchors.empty()) anywhere_.push_back(rule.get());
     for (const OpInfo* info : anchors) by_anchor_[info].push_back(rule.get());
@@ -47,6 +46,12 @@ const std::vector<const RewriteRule*>& RuleBook::rules_at(const OpInfo* info) co
 MatchIndex::MatchIndex(const RuleBook& book, std::vector<const RewriteRule*> rules)
     : book_(book), rules_(std::move(rules)) {
   std::ranges::sort(rules_);
+  for (const RewriteRule* rule : rules_) {
+    const Reach reach = rule->reach();
+    most_.below = std::max(most_.below, reach.below);
+    most_.above = std::max(most_.above, reach.above);
+    if (reach.beside) beside_ = std::max(beside_, reach.below);
+  }
 }
 
 void MatchIndex::find_all(const TermGraph& terms) {
@@ -55,40 +60,86 @@ void MatchIndex::find_all(const TermGraph& terms) {
 }
 
 void MatchIndex::look_at(const TermGraph& terms, TermId anchor) {
-  ++looked_at_;
+  look_again(
+      terms, anchor, [](const Reach&, int) { return true; }, 0);
+}
+
+// By the rules of whose reach that is wanted; matches of the others stay.
+void MatchIndex::look_again(const TermGraph& terms, TermId anchor, Wanted wanted, int steps) {
   std::vector<RuleMatch>& matches = by_anchor_[static_cast<std::size_t>(anchor.index)];
-  matches.clear();
-  if (terms.term(anchor).dead) return;
-  for (const RewriteRule* rule : book_.rules_at(terms.term(anchor).info)) {
-    if (!std::ranges::binary_search(rules_, rule)) continue;
-    for (RuleMatch& match : rule->find(terms, anchor)) matches.push_back(std::move(match));
+  if (terms.term(anchor).dead) return matches.clear();
+  const std::vector<const RewriteRule*>& rules = book_.rules_at(terms.term(anchor).info);
+  if (std::ranges::none_of(rules,
+                           [&](const RewriteRule* rule) { return wanted(rule->reach(), steps); })) {
+    return;
   }
+  ++looked_at_;
+  std::vector<RuleMatch> now;
+  auto known = matches.begin();  // in the order of the rules
+  for (const RewriteRule* rule : rules) {
+    const bool again = wanted(rule->reach(), steps);
+    for (; known != matches.end() && known->rule == rule; ++known) {
+      if (!again) now.push_back(std::move(*known));
+    }
+    if (!again || !std::ranges::binary_search(rules_, rule)) continue;
+    for (RuleMatch& match : rule->find(terms, anchor)) now.push_back(std::move(match));
+  }
+  matches = std::move(now);
+}
+
+// Terms within so many steps of `from`, with how many they take.
+template <class Neighbours>
+std::vector<std::pair<TermId, int>> MatchIndex::walk(std::vector<TermId> from, int steps,
+                                                     Neighbours&& neighbours) {
+  ++walk_;
+  std::vector<std::pair<TermId, int>> reached;
+  const auto reach = [&](TermId id, int step) {
+    if (id.valid() && std::exchange(seen_[static_cast<std::size_t>(id.index)], walk_) != walk_) {
+      reached.emplace_back(id, step);
+    }
+  };
+  for (TermId id : from) reach(id, 0);
+  for (std::size_t next = 0; next < reached.size(); ++next) {
+    const auto [id, step] = reached[next];
+    if (step == steps) break;
+    neighbours(id, [&, step = step](TermId neighbour) { reach(neighbour, step + 1); });
+  }
+  return reached;
 }
 
 void MatchIndex::update(const TermGraph& terms, const std::vector<TermId>& changed) {
-  ++update_;
   by_anchor_.resize(terms.term_count());
   seen_.resize(terms.term_count(), 0);
-  std::vector<TermId> reached;
-  const auto reach = [&](TermId id) {
-    if (!id.valid()) return;
-    if (std::exchange(seen_[static_cast<std::size_t>(id.index)], update_) != update_) {
-      reached.push_back(id);
+  const auto readers = [&](TermId id, auto&& visit) {
+    for (ValueId made : terms.term(id).results) {
+      for (TermId reader : terms.readers(made)) visit(reader);
     }
   };
-  for (TermId id : changed) reach(id);
-  std::size_t begin = 0;
-  for (int step = 0; step < book_.reach(); ++step) {
-    const std::size_t end = reached.size();
-    for (; begin < end; ++begin) {
-      const Term& term = terms.term(reached[begin]);
-      for_each_value(term, [&](ValueId read) { reach(terms.producer(read)); });
-      for (ValueId made : term.results) {
-        for (TermId reader : terms.readers(made)) reach(reader);
-      }
+  const auto operands = [&](TermId id, auto&& visit) {
+    for_each_value(terms.term(id), [&](ValueId read) { visit(terms.producer(read)); });
+  };
+  const auto ids = [](const std::vector<std::pair<TermId, int>>& reached) {
+    std::vector<TermId> all;
+    for (const auto& [id, step] : reached) all.push_back(id);
+    return all;
+  };
+  for (const auto& [id, steps] : walk(changed, most_.below, readers)) {
+    look_again(
+        terms, id, [](const Reach& reach, int n) { return reach.below >= n; }, steps);
+  }
+  for (const auto& [id, steps] : walk(changed, most_.above, operands)) {
+    if (steps == 0) continue;  // it has been looked at
+    look_again(
+        terms, id, [](const Reach& reach, int n) { return reach.above >= n; }, steps);
+  }
+  for (int below = 1; below <= beside_; ++below) {
+    const auto over = ids(walk(changed, below, readers));
+    const auto shared = ids(walk(over, below, operands));
+    for (const TermId id : ids(walk(shared, below, readers))) {
+      look_again(
+          terms, id, [](const Reach& r, int n) { return r.beside && r.below == n; }, below);
     }
   }
-  for (TermId id : reached) look_at(terms, id);
 }
 
 std::vector<RuleMatch> MatchIndex::matches() const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "transform/rules/rewrite_rule.h"
@@ -22,17 +23,15 @@ class RuleBook {
   const RewriteRule* find(std::string_view name) const;
   // Rules whose anchor may be this operator, in their order.
   const std::vector<const RewriteRule*>& rules_at(const OpInfo* info) const;
-  int reach() const { return reach_; }
 
  private:
   std::vector<std::unique_ptr<RewriteRule>> rules_;
   std::unordered_map<const OpInfo*, std::vector<const RewriteRule*>> by_anchor_;
   std::vector<const RewriteRule*> anywhere_;
-  int reach_ = 0;
 };
 
 // Every match in a graph, kept up to date while the graph is edited: after an edit only anchors
-// within the rules' reach of what changed are looked at again.
+// from which a rule reaches what changed are looked at again, and by those rules alone.
 class MatchIndex {
  public:
   // All matches of `rules`, which have to outlive the index.
@@ -47,13 +46,20 @@ class MatchIndex {
   std::size_t anchors_looked_at() const { return looked_at_; }  // since the beginning
 
  private:
+  using Wanted = bool (*)(const Reach& reach, int steps);
   void look_at(const TermGraph& terms, TermId anchor);
+  void look_again(const TermGraph& terms, TermId anchor, Wanted wanted, int steps);
+  template <class Neighbours>
+  std::vector<std::pair<TermId, int>> walk(std::vector<TermId> from, int steps,
+                                           Neighbours&& neighbours);
 
   const RuleBook& book_;
   std::vector<const RewriteRule*> rules_;
+  Reach most_;      // of all rules
+  int beside_ = 0;  // the most below of those that look beside
   std::vector<std::vector<RuleMatch>> by_anchor_;
-  std::vector<std::size_t> seen_;  // by term: the update that reached it last
-  std::size_t update_ = 0;
+  std::vector<std::size_t> seen_;  // by term: the walk that reached it last
+  std::size_t walk_ = 0;
   std::size_t looked_at_ = 0;
 };
 

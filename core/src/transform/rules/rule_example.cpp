@@ -115,7 +115,7 @@ class LeftSide {
     if (node.word->name == "convolution" && !bind_images(node)) return false;
     const std::optional<Shape> shape = binding_.symbols.evaluate(node.shape);
     if (!shape) return false;
-    Call call{.info = node.word->infos.front()};
+    Call call{.info = node.word->infos.front(), .kwargs = node.word->keywords};
     for (std::size_t a = 0; a < node.args.size(); ++a) {
       call.args.push_back(argument(node, a));
     }

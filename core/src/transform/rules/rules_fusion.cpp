@@ -81,6 +81,22 @@ rule product_with_one_matrix "matrices that all meet the same one are rows of on
   from p = bmm(x, expand(w, [b, k, n]))
   to p = view(mm(view(x, [b*m, k]), w), [b, m, n])
 
+rule gelu_of_parts "x/2 (1 + tanh(...)) is gelu"
+  let x : [*S]
+  from h = scale(x, 0.5)
+  from t = tanh(scale(add(x, scale(power(x, 3), 0.044715)), 0.7978845608028654))
+  from y = mul(h, shift(t, 1))
+  to y = gelu_tanh(x)
+
+rule gelu_backward_of_parts "the derivative of x/2 (1 + tanh(...)) is that of gelu"
+  let x, g : [*S]
+  from h = scale(x, 0.5)
+  from t = tanh(scale(add(x, scale(power(x, 3), 0.044715)), 0.7978845608028654))
+  from m = scale(tanh_backward(mul(g, h), t), 0.7978845608028654)
+  from cubic = mul(scale(m, 0.044715), scale(power(x, 2), 3))
+  from d = add(add(m, cubic), scale(mul(g, shift(t, 1)), 0.5))
+  to d = gelu_tanh_backward(g, x)
+
 rule reciprocal_of_root "1 / sqrt(a) is rsqrt(a)"
   let a : [*S]
   from r = reciprocal(sqrt(a))

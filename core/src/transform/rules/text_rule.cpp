@@ -65,6 +65,7 @@ class Maker {
   Call make_call(const PatternNode& node) const {
     Call call;
     call.info = node.word->infos.front();
+    call.kwargs = node.word->keywords;
     for (std::size_t a = 0; a < node.args.size(); ++a) {
       call.args.push_back(make_argument(node.word->args[a], node.args[a], call));
     }
@@ -143,6 +144,7 @@ TextRule::TextRule(Rule rule)
                    .wide = rule.wide}),
       rule_(std::move(rule)),
       matcher_(rule_),
+      reach_{.below = matcher_.depth(), .beside = matcher_.tops().size() > 1},
       may_cycle_(rule_.roots.size() > 1 || reads_a_root(rule_)) {}
 
 std::vector<const OpInfo*> TextRule::anchors() const {

@@ -18,11 +18,12 @@ class TextRule : public RewriteRule {
   bool apply(TermGraph& terms, const RuleMatch& match) const override;
   std::vector<const OpInfo*> anchors() const override;
   bool merges() const override { return rule_.roots.size() > 1; }
-  int reach() const override { return matcher_.reach(); }
+  Reach reach() const override { return reach_; }
 
  private:
   const Rule rule_;
   const PatternMatcher matcher_;
+  const Reach reach_;
   bool may_cycle_;  // the right side could come to depend on what it replaces
 };
 

@@ -296,6 +296,20 @@ std::vector<Word> make_words() {
          .shape = like_first,
          .layout = Layout::elementwise});
   }
+  elementwise("tanh_backward", {"aten.tanh_backward"}, false);
+  const KeywordArgs tanh{{"approximate", Arg{std::string("tanh")}}};
+  add({.name = "gelu_tanh",
+       .spellings = {"aten.gelu"},
+       .args = {tensor},
+       .shape = like_first,
+       .layout = Layout::elementwise,
+       .keywords = tanh});
+  add({.name = "gelu_tanh_backward",
+       .spellings = {"aten.gelu_backward"},
+       .args = {tensor, tensor},
+       .shape = broadcast_both,
+       .layout = Layout::elementwise,
+       .keywords = tanh});
   const auto by_number = [&](std::string_view name, std::vector<std::string_view> spellings) {
     add({.name = name,
          .spellings = std::move(spellings),

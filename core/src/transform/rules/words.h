@@ -49,6 +49,8 @@ struct Word {
   bool commutative = false;  // its first two arguments
   bool scales = false;       // has the keywords beta and alpha
 
+  KeywordArgs keywords = {};  // that every call of it has
+
   std::vector<const OpInfo*> infos = {};  // of the spellings
 
   bool matches(const OpInfo* info) const;
