@@ -22,7 +22,8 @@ def show_rules(graph: _core.Graph) -> None:
             if applied:
                 print(
                     f"  {profile:9}  {rule:32}  {matches:5,}  {applied:5,}"
-                    f"  time {-saved / before.seconds:+7.2%}  peak {change / before.peak_bytes:+7.2%}"
+                    f"  time {-saved / before.seconds:+7.2%}"
+                    f"  peak {change / before.peak_bytes:+7.2%}"
                 )
 
 
