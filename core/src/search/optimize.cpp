@@ -17,6 +17,8 @@ namespace {
 
 constexpr double kRewriteShare = 0.2;  // of the budget, at most
 constexpr double kTrialShare = 0.15;   // for each of two graphs
+// What merging has to save of the time, to be worth a trial.
+constexpr double kWorthATrial = 0.005;
 
 class RewriteSearch {
  public:
@@ -85,7 +87,8 @@ class RewriteSearch {
                       [=] { return now() > until; });
     const auto take = [&] { graphs_.push_back(std::make_shared<const Graph>(rewriter.graph())); };
     if (rewriter.save_time(true)) take();
-    if (rewriter.save_time(false)) {
+    const Seconds before = rewriter.saved();
+    if (rewriter.save_time(false) && rewriter.saved() - before > kWorthATrial * baseline_.seconds) {
       if (graphs_.empty()) graphs_.push_back(std::make_shared<const Graph>(graph_));
       take();
     }

@@ -183,7 +183,8 @@ bool Rewriter::accept(const Class& equal, bool keep_memory) {
   constexpr Seconds kNothing = 1e-12;
   terms_.begin_trial();
   const int applied = apply_all(equal);
-  const bool pays = applied > 0 && saved_in_trial() > kNothing;
+  const Seconds saved = applied > 0 ? saved_in_trial() : 0;
+  const bool pays = saved > kNothing;
   const Bytes peak = pays ? program_order_peak() : 0;
   if (!pays || (keep_memory && peak > peak_)) {
     terms_.roll_back();
@@ -191,6 +192,7 @@ bool Rewriter::accept(const Class& equal, bool keep_memory) {
   }
   terms_.commit();
   peak_ = peak;
+  saved_ += saved;
   applied_[equal.matches.front().rule] += applied;
   index_.update(terms_, terms_.take_changed());
   return true;

@@ -42,6 +42,7 @@ class Rewriter {
   // Applies what saves time, most first, until nothing does. If memory is kept, only what does not
   // raise the peak in program order and merges nothing. Whether anything changed.
   bool save_time(bool keep_memory);
+  Seconds saved() const { return saved_; }
   // Places where a rule applies now.
   int count_matches(std::string_view rule) const;
   int count_applied(std::string_view rule) const;
@@ -73,6 +74,7 @@ class Rewriter {
   std::unordered_set<uint64_t> rejected_;  // classes that did not pay
   std::unordered_map<const RewriteRule*, int> applied_;
   Bytes peak_;
+  Seconds saved_ = 0;
 };
 
 }  // namespace magis

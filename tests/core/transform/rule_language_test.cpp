@@ -92,7 +92,7 @@ TEST(RuleLanguage, PointsAtMistakesOfSyntax) {
   EXPECT_EQ(complaint(rule("  let a : [*S, *R]\n  from b = relu(a)\n  to b = a\n")),
             "2:16: a shape has one * at most");
   EXPECT_EQ(complaint(rule("  let a : [m]\n  from b = relu(a)\n  to b = a\n  if often(a)\n")),
-            "5:6: conditions are once, weight, different, equal and less");
+            "5:6: conditions are once, weight, different, complete, equal and less");
   EXPECT_EQ(complaint(rule("  let a : [m]\n  from b = relu(a, 1)\n  to b = a\n")),
             "3:20: expected a keyword, found `1`");
   const std::string fine = rule("  let a : [m]\n  from b = relu(relu(a))\n  to b = relu(a)\n");

@@ -198,6 +198,19 @@ output aux "r" %r
   EXPECT_EQ(after("twice", unwritten).substr(0, 34), "%a = aten.mul.Scalar(%x, 2.0) : f3");
 }
 
+// A gradient of a weight is complete after the last part only.
+TEST(Rules, AddsNoSumOverTheBatchToAnother) {
+  const auto text = [](const std::string& added) {
+    return "param %w \"w\" : f32[3,2]\nbatch %x \"x\" : f32[4,3]\nbatch %g \"g\" : f32[4,2]\n\n" +
+           std::string(
+               "%a = aten.relu(%x) : f32[4,3]\n%t = aten.permute(%a, [1,0]) : f32[3,4]{1,3}\n") +
+           "%p = aten.mm(%t, %g) : f32[3,2]\n%e = aten.relu(%w) : f32[3,2]\n" +
+           "%s = aten.add.Tensor(" + added + ", %p) : f32[3,2]\noutput aux \"s\" %s\n";
+  };
+  EXPECT_NE(after("add_to_product", text("%w")), "none");
+  EXPECT_EQ(after("add_to_product", text("%e")), "none");
+}
+
 TEST(Rules, KeepsWideRulesAwayFrom16Bits) {
   const auto text = [](const std::string& dtype) {
     return "param %a \"a\" : " + dtype + "[4]\nparam %b \"b\" : " + dtype + "[4]\n\n" +

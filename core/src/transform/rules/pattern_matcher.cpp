@@ -4,7 +4,6 @@
 #include <functional>
 #include <utility>
 
-#include "magis/base/error.h"
 #include "magis/graph/builder.h"
 
 namespace magis {
@@ -372,10 +371,23 @@ class Solver {
           }
         }
         return true;
+      case Condition::Kind::complete:
+        return terms_.input_kind(value_of(condition.nodes.at(0), binding)) ||
+               !is_transposed_activation(value_of(condition.nodes.at(1), binding));
       case Condition::Kind::equal:
         return length(0) && length(0) == length(1);
       case Condition::Kind::less:
         return length(0) && length(1) && *length(0) < *length(1);
+    }
+    return false;
+  }
+
+  bool is_transposed_activation(ValueId value) const {
+    if (terms_.input_kind(value)) return false;
+    for (TermId producer = terms_.producer(value); terms_.term(producer).is_view();) {
+      const Term& view = terms_.term(producer);
+      if (view.info->name == "aten.permute") return true;
+      producer = terms_.producer(std::get<ValueId>(view.args.front().value));
     }
     return false;
   }
@@ -386,59 +398,6 @@ class Solver {
 };
 
 }  // namespace
-
-Binding::Binding(const Rule& rule)
-    : nodes(rule.left_count),
-      numbers(rule.numbers.size()),
-      attributes(rule.attributes.size()),
-      sequences(rule.sequences.size()),
-      symbols(rule.symbols) {}
-
-double evaluate(const NumberExpr& expr, const Binding& binding) {
-  const auto operand = [&](std::size_t i) { return evaluate(expr.operands[i], binding); };
-  switch (expr.kind) {
-    case NumberExpr::Kind::constant:
-      return expr.constant;
-    case NumberExpr::Kind::variable:
-      return *binding.numbers[static_cast<std::size_t>(expr.variable)];
-    case NumberExpr::Kind::sum:
-      return operand(0) + operand(1);
-    case NumberExpr::Kind::product:
-      return operand(0) * operand(1);
-    case NumberExpr::Kind::quotient:
-      return operand(0) / operand(1);
-  }
-  return 0;
-}
-
-Arg as_arg(ArgList list) {
-  Arg arg;
-  arg.value = std::move(list);
-  return arg;
-}
-
-Arg plain_argument(ArgKind kind, const PatternArg& arg, const Binding& binding) {
-  switch (kind) {
-    case ArgKind::number:
-      return {evaluate(arg.number, binding)};
-    case ArgKind::length:
-      return {*arg.length.evaluate(binding.symbols.lengths)};
-    case ArgKind::shape: {
-      const std::optional<Shape> shape = binding.symbols.evaluate(arg.shape);
-      ArgList list;
-      for (int64_t length : *shape) list.push_back({length});
-      return as_arg(std::move(list));
-    }
-    case ArgKind::flag:
-      return {arg.flag};
-    case ArgKind::attribute:
-      return arg.attribute < 0 ? arg.literal
-                               : *binding.attributes[static_cast<std::size_t>(arg.attribute)];
-    default:
-      MAGIS_CHECK(false, "an argument that names tensors or dimensions");
-  }
-  return {};
-}
 
 PatternMatcher::PatternMatcher(const Rule& rule) : rule_(rule) {
   std::vector<bool> read(rule.nodes.size(), false);

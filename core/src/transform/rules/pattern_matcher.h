@@ -1,30 +1,12 @@
 // Finds where the left side of a rule stands in a graph.
 #pragma once
 
-#include <optional>
 #include <vector>
 
-#include "transform/rules/rule.h"
-#include "transform/rules/words.h"
+#include "transform/rules/binding.h"
 #include "transform/term_graph.h"
 
 namespace magis {
-
-// What the names of a rule stand for.
-struct Binding {
-  std::vector<ValueId> nodes;  // of the left side
-  std::vector<std::optional<double>> numbers;
-  std::vector<std::optional<Arg>> attributes;
-  std::vector<std::vector<ValueId>> sequences;
-  SymbolValues symbols;
-
-  explicit Binding(const Rule& rule);
-};
-
-double evaluate(const NumberExpr& expr, const Binding& binding);
-// An argument of a kind that names no tensors and no dimensions, as a graph has it.
-Arg plain_argument(ArgKind kind, const PatternArg& arg, const Binding& binding);
-Arg as_arg(ArgList list);
 
 class PatternMatcher {
  public:

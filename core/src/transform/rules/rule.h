@@ -53,8 +53,12 @@ struct Condition {
     once,       // one reads the node, and it is no output
     weight,     // the node is a parameter, a buffer or a constant, or a view of one
     different,  // two nodes are different values
-    equal,      // two lengths
-    less,       // the first length is less than the second
+    // The first node is an input, or the second no transpose. A product of a transposed activation
+    // sums over the batch, as weights' gradients do: in parts it is complete only after the last
+    // one, and no other sum over the batch can be added to it before.
+    complete,
+    equal,  // two lengths
+    less,   // the first length is less than the second
   };
   Kind kind;
   std::vector<int> nodes;

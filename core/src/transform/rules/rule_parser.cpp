@@ -1,5 +1,6 @@
 // Reads and checks rules. The language is explained in README.md beside this file.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,13 @@
 
 namespace magis {
 namespace {
+
+const std::map<std::string_view, Condition::Kind> kNodeConditions = {
+    {"once", Condition::Kind::once},
+    {"weight", Condition::Kind::weight},
+    {"different", Condition::Kind::different},
+    {"complete", Condition::Kind::complete},
+};
 
 class RuleParser {
  public:
@@ -138,10 +146,9 @@ class RuleParser {
       const Token word = lexer_.expect(TokenKind::word, "a condition");
       lexer_.expect_punctuation('(', "after the condition");
       Condition condition{};
-      if (word.text == "once" || word.text == "weight" || word.text == "different") {
-        condition.kind = word.text == "once"     ? Condition::Kind::once
-                         : word.text == "weight" ? Condition::Kind::weight
-                                                 : Condition::Kind::different;
+      const auto of_nodes = kNodeConditions.find(word.text);
+      if (of_nodes != kNodeConditions.end()) {
+        condition.kind = of_nodes->second;
         do {
           condition.nodes.push_back(take_known_node());
         } while (lexer_.take_punctuation(','));
@@ -151,7 +158,7 @@ class RuleParser {
         lexer_.expect_punctuation(',', "between the lengths");
         condition.lengths.push_back(parse_length());
       } else {
-        lexer_.fail(word, "conditions are once, weight, different, equal and less");
+        lexer_.fail(word, "conditions are once, weight, different, complete, equal and less");
       }
       lexer_.expect_punctuation(')', "after the condition");
       rule_.conditions.push_back(std::move(condition));

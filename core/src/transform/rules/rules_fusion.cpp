@@ -10,6 +10,7 @@ rule add_to_product "c + x w is one kernel"
   let w : [k, n]
   from s = add(c, mm(x, w))
   to s = addmm(c, x, w)
+  if complete(c, x)
 
 rule add_to_viewed_product "c + x w is one kernel, where x w is viewed first"
   let c : [*S]
@@ -17,6 +18,7 @@ rule add_to_viewed_product "c + x w is one kernel, where x w is viewed first"
   let w : [k, n]
   from s = add(c, view(mm(x, w), [*S]))
   to s = view(addmm(view(c, [m, n]), x, w), [*S])
+  if complete(c, x)
 
 rule add_to_batched_product "c + x w is one kernel, matrix by matrix"
   let c : [b, m, n]
@@ -39,6 +41,7 @@ rule add_to_scaled_product "c + a (x w) is one kernel"
   let a : number
   from s = add(c, scale(mm(x, w), a))
   to s = addmm(c, x, w, alpha=a)
+  if complete(c, x)
 
 rule scaled_product "a (x w) is one kernel"
   let x : [m, k]
