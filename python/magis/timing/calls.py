@@ -9,7 +9,7 @@ A call's name says all that its time depends on (`magis/simulate/measured_times.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,8 +30,15 @@ _SCALAR = "scalar"
 class Prepared:
     """A call with its operands: each time that it is called, the operator runs once."""
 
-    def __init__(self, run: Callable[[], Any], overwritten: torch.Tensor | None) -> None:
+    def __init__(
+        self,
+        run: Callable[[], Any],
+        overwritten: torch.Tensor | None,
+        operands: Sequence[torch.Tensor] = (),
+    ) -> None:
         self.run = run
+        largest = max(operands, key=_storage_bytes, default=None)
+        self._fresh = overwritten if overwritten is not None else largest
         self._overwritten = overwritten
         self._before = None if overwritten is None else overwritten.clone()
 
@@ -40,6 +47,15 @@ class Prepared:
         become denormal, and slow."""
         if self._overwritten is not None and self._before is not None:
             self._overwritten.copy_(self._before)
+
+    def warm(self) -> None:
+        """The operand that a step would just have made goes to the caches: what dies in the call,
+        or else the largest, the first among equals.
+        """
+        if self._fresh is not None:
+            words = torch.empty(0, dtype=torch.int32, device=self._fresh.device)
+            count = _storage_bytes(self._fresh) // words.itemsize
+            words.set_(self._fresh.untyped_storage(), 0, (count,)).sum()
 
 
 @dataclass(frozen=True)
@@ -85,12 +101,13 @@ class Call:
                 values[name] = sample(self, number, type_, device, generator)
         args = [_value(arg, values, device) for arg in self.operation.args]
         kwargs = {key: _value(arg, values, device) for key, arg in self.operation.kwargs.items()}
+        tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
         if self.over is None:
             kernel = kernel_named(self.operator)
-            return Prepared(lambda: kernel(*args, **kwargs), None)
+            return Prepared(lambda: kernel(*args, **kwargs), None, tensors)
         overwritten = args[self.over]
         kernel = in_place_kernel(self.operator, self.over, args, kwargs)
-        return Prepared(lambda: kernel(*args, **kwargs), overwritten)
+        return Prepared(lambda: kernel(*args, **kwargs), overwritten, tensors)
 
 
 def read_call(key: str) -> Call:
@@ -140,6 +157,10 @@ def tensors_in(call: Call) -> Iterator[tuple[int | str, int | None, int]]:
         for item, leaf in enumerate(arg) if isinstance(arg, list) else [(None, arg)]:
             if isinstance(leaf, Ref):
                 yield where, item, int(leaf.name[1:])
+
+
+def _storage_bytes(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().nbytes())
 
 
 def _value(arg: Arg, values: dict[str, Any], device: torch.device) -> Any:

@@ -17,7 +17,7 @@ from magis.timing.calls import Prepared
 # A reading of a clock is to matter little: so long does one sample take at least.
 _LEAST_SAMPLE = 5e-6
 # What is read between samples, and what results are kept.
-_EVICT = 48 * 2**20
+_EVICT = 64 * 2**20
 _MOST_KEPT = 64 * 2**20
 _FEWEST, _MOST = 5, 100
 # Half the width of the median's confidence interval, as a share of it, that is small enough.
@@ -88,8 +88,8 @@ def clock_of(device: torch.device) -> Clock:
 
 
 class Stopwatch:
-    """Times calls as a training step runs them: operands are not in the caches that belong to one
-    core, and results go to memory that was not just given back.
+    """Times calls as a training step runs them: the operand that was just made is in the caches,
+    the others mostly are not, and results go to memory that was not just given back.
 
     Of the ways tried on a CPU (operands warm, operands rotated, caches emptied, results kept) this
     is the one whose sums come closest to measured steps; see bench/step_times.py.
@@ -114,6 +114,7 @@ class Stopwatch:
         while len(samples) < _MOST:
             call.restore()
             self._evicted.sum()
+            call.warm()
             samples.append(self._clock.seconds([call.run] * count, self._kept) / count)
             if len(self._kept) >= most_kept:
                 self._kept.clear()

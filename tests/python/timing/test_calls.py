@@ -134,3 +134,14 @@ output loss "" %b
     plan = _core.Plan.program_order(_core.Graph.parse(text))
     results = [prepared(call.key).run() for call in plan.calls("cpu")]
     assert [tuple(result.shape) for result in results] == [(8, 32), (8, 32)]
+
+
+def test_what_a_step_just_made_is_warmed() -> None:
+    in_place = prepared("aten.mul.Tensor(%0, %1) over 1 : f32[4] of f32[4], f32[4]")
+    assert in_place._fresh is in_place._overwritten
+    product = prepared("aten.mm(%0, %1) : f32[2,8] of f32[2,4], f32[4,8]")
+    assert product._fresh is not None
+    assert tuple(product._fresh.shape) == (4, 8)  # the largest
+    product.warm()
+    drawn = prepared("magis.bernoulli([4], [1], 0.5, dtype=torch.float32) : f32[4]")
+    drawn.warm()  # there is nothing to warm
