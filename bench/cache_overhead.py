@@ -52,6 +52,15 @@ def main() -> None:
     lookup = (with_times - without) / ((times.lookups - before) / 50)
     print(f"a call spelled and looked up: {lookup * 1e9:.0f} ns, {1 / lookup:,.0f} a second")
 
+    # A search with as many entries as one machine has of a few models.
+    few = _core.MeasuredTimes.of(
+        others[:1000] + [(call.key, call.seconds) for call in plan.calls("cpu")]
+    )
+    device, times = _core.DeviceProfile.named("cpu").with_times(few), few
+    before = times.lookups
+    with_times = seconds_of(lambda: plan.run_costs(device), 50)
+    lookup = (with_times - without) / ((times.lookups - before) / 50)
+    print(f"the same among {len(few):,} entries: {lookup * 1e9:.0f} ns")
     before = times.lookups
     baseline = plan.simulate(device).peak_bytes
     result = _core.optimize(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
 from itertools import combinations
@@ -31,10 +32,23 @@ def candidate_plans(graph: Any, device: Any, count: int) -> list[tuple[str, Any]
     parts = part_plans(graph, device)
     found += [(f"{n} parts", plan) for n, plan in zip(PARTS, parts, strict=False)]
     results = _core.find_frontier(graph, device=device, time_budget=30.0, host_memory=0)
-    step = max(1, len(results) // (count - len(found)))
-    for result in results[::step][: count - len(found)]:
-        found.append((f"{result.peak_bytes / 2**20:.0f} MiB", result.plan))
+    found += [
+        (f"{r.peak_bytes / 2**20:.0f} MiB", r.plan) for r in spread(results, count - len(found))
+    ]
     return found
+
+
+def spread(results: list[Any], count: int) -> list[Any]:
+    """So many of the results, as evenly apart in promised time as there are any."""
+    left = sorted(results, key=lambda result: result.seconds)
+    first, last = math.log(left[0].seconds), math.log(left[-1].seconds)
+    chosen = []
+    for number in range(min(count, len(left))):
+        wanted = first + (last - first) * number / max(1, count - 1)
+        nearest = min(left, key=lambda result: abs(math.log(result.seconds) - wanted))
+        left.remove(nearest)
+        chosen.append(nearest)
+    return chosen
 
 
 def kendall(pairs: list[tuple[float, float]]) -> float:
