@@ -256,3 +256,50 @@ def test_lists_are_added_in_place() -> None:
     results = [torch.ones(2), torch.ones(3)]
     internals.foreach_add(results, [torch.ones(2), 2 * torch.ones(3)])
     assert [result.tolist() for result in results] == [[2.0, 2.0], [3.0, 3.0, 3.0]]
+
+
+def test_traced_nodes_of_wrappers_and_of_fakes_made_of_real_tensors() -> None:
+    found = {}
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with internals.FunctionalTensorMode():
+            wrapped = internals.to_functional(x)
+            found["wrapper"] = internals.traced_node(wrapped)
+            found["fake"] = internals.traced_node(real[0])
+            found["real"] = internals.traced_node(real)
+            return internals.unwrap_functional(wrapped + 1)
+
+    real = torch.arange(3)
+    with fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(4), torch.device("cpu"))
+        internals.trace(function, x)
+    assert found["wrapper"].op == "placeholder"
+    assert found["fake"].target is torch.ops.aten.select.int
+    assert found["real"] is None
+
+
+def test_whole_reads_of_wrappers_are_answered() -> None:
+    answers = {"tolist": lambda t: "list", "numpy": lambda t: "array", "__bool__": lambda t: True}
+    packed = {"_pack_padded_sequence": lambda *_: (torch.zeros(1), torch.ones(1))}
+    before = torch._VF._pack_padded_sequence
+    with internals.reads_answered(answers, packed), fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(4), torch.device("cpu"))
+        with internals.FunctionalTensorMode():
+            wrapped = internals.to_functional(x)
+            assert (wrapped.tolist(), wrapped.numpy(), bool(wrapped)) == ("list", "array", True)
+        assert torch._VF._pack_padded_sequence()[1].item
+    assert torch._VF._pack_padded_sequence == before
+
+
+def test_formulas_in_python_are_known() -> None:
+    aten = torch.ops.aten
+    known = [aten.softplus_backward.default, aten.add.Tensor, aten.convolution_backward.default]
+    assert [internals.has_python_formula(op) for op in known] == [True, True, False]
+
+
+def test_a_graph_becomes_code() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output((graph.call_function(torch.ops.aten.neg.default, (x,)),))
+    module = internals.graph_module(torch.nn.Module(), graph)
+    assert module.forward(torch.tensor(2.0))[0].item() == -2.0

@@ -20,6 +20,17 @@ _aten = torch.ops.aten
 # Operators on more bytes than this are not run for their layout alone.
 _MOST_BYTES = 1 << 28
 
+# Products, whose results are contiguous whatever their operands are; and long to run.
+_CONTIGUOUS = frozenset(
+    {
+        _aten.mm.default,
+        _aten.addmm.default,
+        _aten.bmm.default,
+        _aten.baddbmm.default,
+        _aten.mv.default,
+        _aten.addmv.default,
+    }
+)
 _ARITHMETIC = frozenset({_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.div.Tensor})
 
 Layout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
@@ -43,7 +54,8 @@ def is_doubtful(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, An
         return False  # a float of the batch has no value here
     tensors = list(_tensors(args))
     return (
-        internals.has_python_formula(func)
+        func not in _CONTIGUOUS
+        and internals.has_python_formula(func)
         and any(t.stride() != contiguous_strides(t.shape) for t in tensors)
         and len({(tuple(t.shape), t.stride()) for t in tensors if t.dim()}) > _layouts_needed(func)
         and not func._schema.is_mutable
