@@ -44,6 +44,7 @@ _TINY: dict[str, Any] = {
     "patch_size": 8,
     "num_labels": 5,
     "num_queries": 6,
+    "num_frames": 4,
     "num_mel_bins": 16,
     "num_conv_pos_embeddings": 16,
     "num_conv_pos_embedding_groups": 4,
