@@ -88,15 +88,33 @@ def checked_loss(loss: Any) -> torch.Tensor:
     return loss
 
 
+def shared_buffers(model: nn.Module) -> dict[str, list[str]]:
+    """Paths of the buffers that have several, by their first; only these."""
+    paths: dict[int, list[str]] = {}
+    for path, buffer in model.named_buffers(remove_duplicate=False):
+        paths.setdefault(id(buffer), []).append(path)
+    return {names[0]: names for names in paths.values() if len(names) > 1}
+
+
 def reassigned_buffers(
     model: nn.Module,
     originals: Mapping[str, torch.Tensor],
+    shared: Mapping[str, list[str]],
     live: Mapping[tuple[InputKind, str], Any],
 ) -> dict[str, torch.Tensor]:
+    """What stands in the place of buffers that the step replaced. Raises CaptureError where that
+    cannot be written back.
+    """
     result = {}
     for path, original in originals.items():
-        owner, _, name = path.rpartition(".")
-        now = model.get_submodule(owner)._buffers.get(name)
+        for name in shared.get(path, ()):
+            if _buffer_at(model, name) is not live["buffer", path]:
+                raise CaptureError(
+                    f"the step replaces the buffer {name}, which is the same tensor as"
+                    f" {', '.join(n for n in shared[path] if n != name)}: from then on they would"
+                    " be two. Write to it in place (copy_), or give each module its own."
+                )
+        now = _buffer_at(model, path)
         if now is live["buffer", path]:
             continue
         if now is None or now.shape != original.shape or now.dtype != original.dtype:
@@ -107,6 +125,12 @@ def reassigned_buffers(
             )
         result[path] = now.detach()
     return result
+
+
+def _buffer_at(model: nn.Module, path: str) -> torch.Tensor | None:
+    owner, _, name = path.rpartition(".")
+    found: torch.Tensor | None = model.get_submodule(owner)._buffers.get(name)
+    return found
 
 
 def plain_tensors(model: nn.Module) -> dict[tuple[str, str], torch.Tensor]:

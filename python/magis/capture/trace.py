@@ -41,6 +41,7 @@ from magis.capture.outputs import (
     plain_tensors,
     reassigned_buffers,
     refuse_replaced_attributes,
+    shared_buffers,
 )
 from magis.capture.reads import Check, Guards, Reader
 from magis.capture.sites import ModulePaths, SiteRecorder
@@ -138,6 +139,7 @@ class _Step:
         self.scalars = internals.RuntimeScalars()
         self.parameters = dict(model.named_parameters())
         self.buffers = dict(model.named_buffers())
+        self.shared_buffers = shared_buffers(model)
         leaves, self.batch_spec = flatten_batch(batch)
         self.batch_leaves = [classify_leaf(path, value) for path, value in leaves]
         self.inputs: list[StepInput] = []
@@ -348,7 +350,7 @@ class _Step:
         """Buffers (and, under no_grad, parameters) that the step wrote to or put another tensor in
         the place of.
         """
-        reassigned = reassigned_buffers(self.model, self.buffers, live)
+        reassigned = reassigned_buffers(self.model, self.buffers, self.shared_buffers, live)
         owned = {
             **{f"the parameter {path}": tensor for path, tensor in self.parameters.items()},
             **{f"the buffer {path}": tensor for path, tensor in self.buffers.items()},

@@ -45,7 +45,10 @@ class Step:
     at any time.
 
     Calls are checked against what was frozen at capture; a new shape is planned anew, run eagerly
-    or refused, as `on_new_shape` says. One call runs at a time; other threads wait.
+    or refused, as `on_new_shape` says; so are other values where the step reads some in Python. A
+    call in which a condition comes out otherwise than the plan supposes is abandoned before it has
+    left anything, and runs by another plan or eagerly. `eager_calls` and `abandoned_calls` count
+    such calls. One call runs at a time; other threads wait.
 
     Raises GuardError, ReplayError (on a new capture, or every `verify_every` calls),
     LimitNotMetError (with strict), HostMemoryError (a new plan needs more on the host than can be

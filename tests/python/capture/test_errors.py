@@ -364,3 +364,32 @@ def test_a_written_buffer_that_overlaps_another_is_refused() -> None:
         capture(Overlapping(3, writes=True), loss, (X,))
     capture(Overlapping(4, writes=True), loss, (X,))
     capture(Overlapping(3, writes=False), loss, (X,))
+
+
+class Keeper(nn.Module):
+    """Adds to a buffer, in place or by another tensor."""
+
+    def __init__(self, total: torch.Tensor, in_place: bool) -> None:
+        super().__init__()
+        self.register_buffer("total", total)
+        self.in_place = in_place
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.in_place:
+            self.total.add_(1)
+        else:
+            self.total = self.total + 1
+        return x + self.total
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_shared_buffer_that_one_module_replaces(first: bool) -> None:
+    def model(in_place: bool) -> nn.Module:
+        total = torch.zeros(4)
+        keepers = [Keeper(total, in_place), Keeper(total, True)]
+        return nn.Sequential(nn.Linear(4, 4), *(keepers if first else keepers[::-1]))
+
+    name = "1.total" if first else "2.total"
+    message = refused(model(False), total, X)
+    assert message.startswith(f"the step replaces the buffer {name}, which is the same tensor as")
+    capture(model(True), total, X)

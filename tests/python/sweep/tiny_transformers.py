@@ -95,6 +95,13 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "convnextv2": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "patch_size": 4},
     "resnet": {"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8},
     "regnet": {"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8, "groups_width": 8},
+    "bit": {
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16, 16, 16],
+        "depths": [1, 1, 1, 1],
+        "num_groups": 4,
+    },
+    "cvt": {"embed_dim": [8, 16, 16], "num_heads": [1, 2, 2], "depth": [1, 1, 1]},
     "mamba": {"state_size": 4},
     "mamba2": {"state_size": 4, "num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 8},
 }
