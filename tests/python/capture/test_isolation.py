@@ -203,3 +203,19 @@ def test_no_real_memory_is_taken() -> None:
         batch = torch.empty(1 << 20, 1 << 16)
     text = capture(model, lambda m, x: m(x).square().mean(), batch).text
     assert "f32[1048576,65536]" in text
+
+
+class Frozen(dict[str, int]):
+    """As libraries keep their configurations."""
+
+    def _refuse(self, *_: Any, **__: Any) -> None:
+        raise TypeError("frozen")
+
+    update = clear = pop = __setitem__ = _refuse
+
+
+def test_attributes_that_refuse_to_be_written_to() -> None:
+    model = nn.Linear(4, 4)
+    model.settings = Frozen(width=4)
+    capture(model, lambda m, x: m(x).sum(), X)
+    assert model.settings == {"width": 4}

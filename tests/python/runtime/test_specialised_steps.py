@@ -5,6 +5,7 @@ values lead to a correct step all the same.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 import warnings
 from collections.abc import Callable
@@ -175,3 +176,27 @@ def test_random_choices_have_a_plan_each() -> None:
     before = step.abandoned_calls
     assert_as_eager(step, model, X, seed=11)
     assert step.abandoned_calls == before  # the plan that ran last is tried first
+
+
+@dataclasses.dataclass
+class Answer:
+    hidden: torch.Tensor
+    extra: dict[str, Any]
+
+
+def test_dataclasses_come_back() -> None:
+    model = nn.Linear(6, 6)
+
+    def loss(m: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, Answer]:
+        h = m(x)
+        return h.square().mean(), Answer(h, {"norms": [h.norm()], "inner": Answer(h[0], {})})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step = magis.optimize(model, loss, (X,), time_budget=0.0)  # compared with eager
+    found, expected = step(X)[1], loss(model, X)[1]
+    assert isinstance(found, Answer)
+    assert not found.hidden.requires_grad
+    assert torch.equal(found.hidden, expected.hidden)
+    assert torch.equal(found.extra["norms"][0], expected.extra["norms"][0])
+    assert torch.equal(found.extra["inner"].hidden, expected.hidden[0])
