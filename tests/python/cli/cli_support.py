@@ -120,14 +120,14 @@ class Branch(nn.Linear):
         super().__init__(4, 4)
 
     def forward(self, x):
-        if x.sum().item() > 0:
+        if super().forward(x).sum().item() > 0:
             return super().forward(x)
         return x
 
 def looks_at_data():
     return Branch(), lambda model, x: model(x).sum(), (torch.randn(2, 4),)
 
-masked = lambda model, x: model(x)[x > 0].sum()
+masked = lambda model, x: model(x)[model(x) > 0].sum()
 
 def boolean():
     return nn.Linear(4, 4), masked, (torch.randn(2, 4),)
