@@ -101,7 +101,6 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "depths": [1, 1, 1, 1],
         "num_groups": 4,
     },
-    "cvt": {"embed_dim": [8, 16, 16], "num_heads": [1, 2, 2], "depth": [1, 1, 1]},
     "mamba": {"state_size": 4},
     "mamba2": {"state_size": 4, "num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 8},
 }
