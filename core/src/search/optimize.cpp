@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kRewriteShare = 0.2;  // of the budget, at most
 constexpr double kTrialShare = 0.15;   // for each of two graphs
+constexpr Seconds kMatching = 2e-5;    // an operator, about; it is not interrupted
 // What merging has to save of the time, to be worth a trial.
 constexpr double kWorthATrial = 0.005;
 
@@ -79,6 +80,8 @@ class RewriteSearch {
   }
 
   void rewrite() {
+    const auto operators = static_cast<double>(graph_.op_count());
+    if (operators * kMatching > kRewriteShare * options_.time_budget) return;
     const CostTable costs = make_cost_table(graph_, profile_);
     baseline_ = result_of(graph_, costs, program_order(graph_)).found;
     const Seconds until = now() + kRewriteShare * options_.time_budget;

@@ -42,8 +42,7 @@ output aux "d" %d
 )");
   EXPECT_EQ(call_key(graph, OpId(0)),
             "aten.addmm(%0, %0, %1, beta=0.5) : f32[8,32] of f32[8,64], f32[64,32]{1,64}");
-  EXPECT_EQ(call_key(graph, OpId(1)),
-            "aten.mul.Tensor(%0, %1) : f32[8,32] of f32[8,32], scalar");
+  EXPECT_EQ(call_key(graph, OpId(1)), "aten.mul.Tensor(%0, %1) : f32[8,32] of f32[8,32], scalar");
   EXPECT_EQ(call_key(graph, OpId(2)),
             "aten.native_layer_norm(%0, [32], none, none, 1e-05) : f32[8,32], f32[8,1], f32[8,1]"
             " of f32[8,32]");
