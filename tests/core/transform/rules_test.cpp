@@ -182,6 +182,24 @@ output aux "b" %b
             "none");
 }
 
+TEST(Rules, ReturnsNoInputAndNothingTwice) {
+  const std::string negated = R"(param %a "a" : f32[4]
+
+%n = aten.neg(%a) : f32[4]
+%m = aten.neg(%n) : f32[4]
+output aux "m" %m
+)";
+  EXPECT_EQ(after("negate_twice", negated), "none");
+  EXPECT_EQ(after("relu_twice", R"(param %a "a" : f32[4]
+
+%r = aten.relu(%a) : f32[4]
+%q = aten.relu(%r) : f32[4]
+output aux "r" %r
+output aux "q" %q
+)"),
+            "none");
+}
+
 // An input that is written to is another value later.
 TEST(Rules, LeavesAloneWhatReadsAnInputThatIsWrittenTo) {
   const std::string text = R"(param %x "x" : f32[4]
