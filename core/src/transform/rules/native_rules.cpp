@@ -98,25 +98,26 @@ class CommonSubexpression : public RewriteRule {
     const Term& term = terms.term(anchor);
     if (term.dead || (term.info->purity != Purity::pure && !term.is_view())) return {};
     ValueId operand;
-    bool changes = false;
-    for_each_value(term, [&](ValueId id) {
-      operand = id;
-      changes = changes || terms.is_overwritten(id);
-    });
-    // Two results that the step returns are two tensors.
-    if (!operand.valid() || changes ||
-        std::ranges::any_of(term.results, [&](ValueId id) { return terms.is_output(id); })) {
-      return {};
-    }
+    for_each_value(term, [&](ValueId id) { operand = id; });
+    if (!operand.valid()) return {};
     for (TermId reader : terms.readers(operand)) {
       const Term& other = terms.term(reader);
       const bool before = std::pair(other.place, reader) < std::pair(term.place, anchor);
       if (before && other.info == term.info && other.args == term.args &&
           other.kwargs == term.kwargs && other.results.size() == term.results.size()) {
-        return reader;
+        return may_share(terms, term) ? reader : TermId();
       }
     }
     return {};
+  }
+
+  // Two results that the step returns are two tensors; an input that is written to is another one
+  // later.
+  static bool may_share(const TermGraph& terms, const Term& term) {
+    bool changes = false;
+    for_each_value(term, [&](ValueId id) { changes = changes || terms.is_overwritten(id); });
+    return !changes &&
+           std::ranges::none_of(term.results, [&](ValueId id) { return terms.is_output(id); });
   }
 };
 

@@ -26,8 +26,8 @@ const RuleBook& RuleBook::standard() {
 RuleBook::RuleBook(std::vector<std::unique_ptr<RewriteRule>> rules) : rules_(std::move(rules)) {
   for (const auto& rule : rules_) {
     const std::vector<const OpInfo*> anchors = rule->anchors();
-    if (anchors.empty()) anywhere_.push_back(rule.get());
-    for (const OpInfo* info : anchors) by_anchor_[info].push_back(rule.get());
+    if (anchors.empty()) anywhere_.push_back({rule.get(), rule->reach()});
+    for (const OpInfo* info : anchors) by_anchor_[info].push_back({rule.get(), rule->reach()});
   }
   for (auto& [info, at] : by_anchor_) at.insert(at.begin(), anywhere_.begin(), anywhere_.end());
 }
@@ -38,7 +38,7 @@ const RewriteRule* RuleBook::find(std::string_view name) const {
   return found == rules_.end() ? nullptr : found->get();
 }
 
-const std::vector<const RewriteRule*>& RuleBook::rules_at(const OpInfo* info) const {
+const std::vector<RuleBook::Entry>& RuleBook::rules_at(const OpInfo* info) const {
   const auto found = by_anchor_.find(info);
   return found == by_anchor_.end() ? anywhere_ : found->second;
 }
@@ -68,16 +68,16 @@ void MatchIndex::look_at(const TermGraph& terms, TermId anchor) {
 void MatchIndex::look_again(const TermGraph& terms, TermId anchor, Wanted wanted, int steps) {
   std::vector<RuleMatch>& matches = by_anchor_[static_cast<std::size_t>(anchor.index)];
   if (terms.term(anchor).dead) return matches.clear();
-  const std::vector<const RewriteRule*>& rules = book_.rules_at(terms.term(anchor).info);
-  if (std::ranges::none_of(rules,
-                           [&](const RewriteRule* rule) { return wanted(rule->reach(), steps); })) {
+  const std::vector<RuleBook::Entry>& rules = book_.rules_at(terms.term(anchor).info);
+  if (std::ranges::none_of(
+          rules, [&](const RuleBook::Entry& entry) { return wanted(entry.reach, steps); })) {
     return;
   }
   ++looked_at_;
   std::vector<RuleMatch> now;
   auto known = matches.begin();  // in the order of the rules
-  for (const RewriteRule* rule : rules) {
-    const bool again = wanted(rule->reach(), steps);
+  for (const auto& [rule, reach] : rules) {
+    const bool again = wanted(reach, steps);
     for (; known != matches.end() && known->rule == rule; ++known) {
       if (!again) now.push_back(std::move(*known));
     }

@@ -21,13 +21,17 @@ class RuleBook {
   const std::vector<std::unique_ptr<RewriteRule>>& rules() const { return rules_; }
   // Null if there is none of that name.
   const RewriteRule* find(std::string_view name) const;
+  struct Entry {
+    const RewriteRule* rule;
+    Reach reach;
+  };
   // Rules whose anchor may be this operator, in their order.
-  const std::vector<const RewriteRule*>& rules_at(const OpInfo* info) const;
+  const std::vector<Entry>& rules_at(const OpInfo* info) const;
 
  private:
   std::vector<std::unique_ptr<RewriteRule>> rules_;
-  std::unordered_map<const OpInfo*, std::vector<const RewriteRule*>> by_anchor_;
-  std::vector<const RewriteRule*> anywhere_;
+  std::unordered_map<const OpInfo*, std::vector<Entry>> by_anchor_;
+  std::vector<Entry> anywhere_;
 };
 
 // Every match in a graph, kept up to date while the graph is edited: after an edit only anchors
