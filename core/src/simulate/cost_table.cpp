@@ -25,6 +25,9 @@ double traffic(const Graph& graph, ValueId id) {
 }
 
 double traffic(const Graph& graph, const Operator& op) {
+  if (op.info->name == "magis.write_part") {  // reads the part and writes as much of the result
+    return 2 * traffic(graph, std::get<ValueId>(op.args.back().value));
+  }
   std::vector<ValueId> values(op.results);
   for_each_value(op, [&](ValueId id) { values.push_back(id); });
   std::ranges::sort(values);

@@ -99,5 +99,24 @@ TEST(Profile, AnUnknownNameListsTheKnown) {
   }
 }
 
+// In each of four parts 256 bytes are read and as many written, however large the result is.
+TEST(Profile, ChargesAPartThatIsPutInPlaceForWhatItMoves) {
+  const Graph graph = parse_graph(R"(magis 1
+device cpu
+batch %x "['x']" : f32[8,32]
+%y = magis.begin("r1", 2, 8, []) : f32[8,32]
+%p = magis.part(%x, 0, 1*r1) : f32[2,32]
+%f = aten.relu(%p) : f32[2,32]
+%n = magis.write_part(%y, 0, 1*r1, %f) : none
+%end = magis.end("r1", [%y], []) : none
+output aux "y" %y
+)",
+                                  "test");
+  const DeviceProfile& profile = device_profile("reference");
+  const CostTable costs = make_cost_table(graph, profile);
+  const double once = profile.launch + 2 * 256 / profile.bytes_per_second;
+  EXPECT_DOUBLE_EQ(costs.seconds[OpId(2)], 4 * once);
+}
+
 }  // namespace
 }  // namespace magis
