@@ -11,12 +11,6 @@
 namespace magis {
 namespace {
 
-std::vector<const RewriteRule*> all_rules() {
-  std::vector<const RewriteRule*> rules;
-  for (const auto& rule : RuleBook::standard().rules()) rules.push_back(rule.get());
-  return rules;
-}
-
 Graph layers(const benchmark::State& state) {
   const int count = static_cast<int>(state.range(0));
   return parse_graph(test::transformer_graph_text({.layers = count}), "transformer");
@@ -25,7 +19,7 @@ Graph layers(const benchmark::State& state) {
 void BM_MatchGraph(benchmark::State& state) {
   const Graph graph = layers(state);
   const TermGraph terms(graph);
-  MatchIndex index(RuleBook::standard(), all_rules());
+  MatchIndex index(RuleBook::standard(), RuleBook::standard().all());
   for (auto _ : state) index.find_all(terms);
   state.counters["matches"] = static_cast<double>(index.matches().size());
 }
@@ -36,7 +30,7 @@ BENCHMARK(BM_MatchGraph)->Arg(4)->Arg(12)->Arg(64)->Unit(benchmark::kMillisecond
 void BM_MatchAfterEdit(benchmark::State& state) {
   const Graph graph = layers(state);
   TermGraph terms(graph);
-  MatchIndex index(RuleBook::standard(), all_rules());
+  MatchIndex index(RuleBook::standard(), RuleBook::standard().all());
   index.find_all(terms);
   const std::vector<RuleMatch> matches = index.matches();
   std::size_t next = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string_view>
 
 #include "magis/base/error.h"
@@ -20,14 +19,17 @@ namespace {
 constexpr std::array<std::string_view, 4> kSimplifying = {"common_subexpression", "view_of_nothing",
                                                           "view_of_view", "permute_twice"};
 
+bool simplifies(const RewriteRule& rule) {
+  return std::ranges::find(kSimplifying, rule.info().name) != kSimplifying.end();
+}
+
 std::vector<const RewriteRule*> chosen(const RewriteOptions& options) {
   std::vector<const RewriteRule*> rules;
   for (const auto& rule : RuleBook::standard().rules()) {
     const RuleInfo& info = rule->info();
     if (options.exact && !info.exact) continue;
     if (std::ranges::find(options.without, info.name) != options.without.end()) continue;
-    const bool simplifies = std::ranges::find(kSimplifying, info.name) != kSimplifying.end();
-    if (!options.only.empty() && info.name != options.only && !simplifies) continue;
+    if (!options.only.empty() && info.name != options.only && !simplifies(*rule)) continue;
     rules.push_back(rule.get());
   }
   return rules;
@@ -64,8 +66,7 @@ Rewriter::Rewriter(const Graph& graph, const DeviceProfile& profile, const Rewri
       terms_(graph),
       costs_(profile),
       index_(RuleBook::standard(), chosen(options)),
-      only_(options.only),
-      peak_(program_order_peak()) {
+      only_(options.only) {
   index_.find_all(terms_);
   simplify();
 }
@@ -75,9 +76,8 @@ void Rewriter::simplify() {
   for (bool changed = true; changed && !stop_();) {
     changed = false;
     for (const RuleMatch& match : index_.matches()) {
-      const bool simplifies =
-          std::ranges::find(kSimplifying, match.rule->info().name) != kSimplifying.end();
-      if (!simplifies || terms_.term(match.anchor).dead || !terms_.term(match.anchor).is_view()) {
+      const Term& anchor = terms_.term(match.anchor);
+      if (!simplifies(*match.rule) || anchor.dead || !anchor.is_view()) {
         continue;
       }
       const std::vector<RuleMatch> now = match.rule->find(terms_, match.anchor);
@@ -92,6 +92,7 @@ void Rewriter::simplify() {
 bool Rewriter::save_time(bool keep_memory) {
   bool any = false;
   rejected_.clear();
+  if (keep_memory) peak_ = program_order_peak();
   for (bool progress = true; progress && !stop_();) {
     progress = false;
     std::vector<Class> found = classes();
@@ -185,8 +186,8 @@ bool Rewriter::accept(const Class& equal, bool keep_memory) {
   const int applied = apply_all(equal);
   const Seconds saved = applied > 0 ? saved_in_trial() : 0;
   const bool pays = saved > kNothing;
-  const Bytes peak = pays ? program_order_peak() : 0;
-  if (!pays || (keep_memory && peak > peak_)) {
+  const Bytes peak = pays && keep_memory ? program_order_peak() : peak_;
+  if (!pays || peak > peak_) {
     terms_.roll_back();
     return false;
   }

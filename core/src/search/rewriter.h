@@ -73,7 +73,7 @@ class Rewriter {
   const std::string only_;
   std::unordered_set<uint64_t> rejected_;  // classes that did not pay
   std::unordered_map<const RewriteRule*, int> applied_;
-  Bytes peak_;
+  Bytes peak_ = 0;  // in program order, where it is to be kept
   Seconds saved_ = 0;
 };
 

@@ -10,16 +10,6 @@
 #include "transform/rules/text_rule.h"
 
 namespace magis {
-namespace {
-
-std::vector<const RewriteRule*> all_rules() {
-  std::vector<const RewriteRule*> rules;
-  for (const auto& rule : RuleBook::standard().rules()) rules.push_back(rule.get());
-  return rules;
-}
-
-}  // namespace
-
 std::vector<RuleInfo> rewrite_rules() {
   std::vector<RuleInfo> infos;
   for (const auto& rule : RuleBook::standard().rules()) infos.push_back(rule->info());
@@ -82,34 +72,29 @@ std::optional<std::pair<Graph, Graph>> rule_example(std::string_view name, uint6
 
 std::vector<std::pair<std::string, int>> count_matches(const Graph& graph) {
   const TermGraph terms(graph);
-  MatchIndex index(RuleBook::standard(), all_rules());
+  MatchIndex index(RuleBook::standard(), RuleBook::standard().all());
   index.find_all(terms);
   std::map<const RewriteRule*, int> counts;
   for (const RuleMatch& match : index.matches()) ++counts[match.rule];
   std::vector<std::pair<std::string, int>> named;
-  for (const RewriteRule* rule : all_rules()) {
+  for (const RewriteRule* rule : RuleBook::standard().all()) {
     if (counts.contains(rule)) named.emplace_back(rule->info().name, counts[rule]);
   }
   return named;
 }
 
-// Rules are drawn by how often they match.
 Graph rewrite_at_random(const Graph& graph, int count, uint64_t seed,
                         std::vector<std::string>* taken) {
   std::mt19937_64 random(seed);
   TermGraph terms(graph);
-  MatchIndex index(RuleBook::standard(), all_rules());
+  MatchIndex index(RuleBook::standard(), RuleBook::standard().all());
   index.find_all(terms);
   for (int done = 0; done < count;) {
     std::vector<RuleMatch> matches = index.matches();
     bool applied = false;
     while (!matches.empty() && !applied) {
-      const RewriteRule* rule = matches[random() % matches.size()].rule;
-      std::vector<std::size_t> of_rule;
-      for (std::size_t m = 0; m < matches.size(); ++m) {
-        if (matches[m].rule == rule) of_rule.push_back(m);
-      }
-      const std::size_t chosen = of_rule[random() % of_rule.size()];
+      const std::size_t chosen = random() % matches.size();
+      const RewriteRule* rule = matches[chosen].rule;
       applied = rule->apply(terms, matches[chosen]);
       if (applied && taken != nullptr) taken->push_back(rule->info().name);
       matches.erase(matches.begin() + static_cast<std::ptrdiff_t>(chosen));

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from magis.cli.files import check_writable
-from magis.cli.options import Json, device_profile, one_of
+from magis.cli.options import Json, ModelName, device_profile, one_of
 from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
 from magis.cli.status import UsageError
@@ -28,15 +28,7 @@ _AUTOCAST = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "
 
 
 def capture(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A model of the zoo (see `magis zoo`), or path/to/file.py:function that returns "
-            "(model, loss_fn, batch).",
-            show_default=False,
-        ),
-    ],
+    name: ModelName,
     size: Annotated[
         str | None, typer.Option(metavar="tiny|small|full", help="Zoo: size; default tiny.")
     ] = None,

@@ -11,7 +11,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from magis.cli.options import Json
+from magis.cli.options import Json, ModelName
 from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
 from magis.cli.status import OK, USER_ERROR
@@ -27,15 +27,7 @@ _MOST_SHOWN = 12
 
 
 def check(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A model of the zoo (see `magis zoo`), or path/to/file.py:function that returns "
-            "(model, loss_fn, batch).",
-            show_default=False,
-        ),
-    ],
+    name: ModelName,
     tolerance: Annotated[
         float | None,
         typer.Option(help="Largest difference from eager that is accepted; default none at all."),

@@ -40,6 +40,15 @@ Profile = Annotated[
         "the CPU, else reference.",
     ),
 ]
+ModelName = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A model of the zoo (see `magis zoo`), or path/to/file.py:function that returns "
+        "(model, loss_fn, batch).",
+        show_default=False,
+    ),
+]
 GraphOrFrontier = Annotated[
     Path,
     typer.Argument(

@@ -23,13 +23,11 @@ from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.host_pool import HostPool
 from magis.runtime.model_view import ModelView
-from magis.runtime.plan_file import captured_fingerprint
+from magis.runtime.plan_file import captured_fingerprint, without_scratch
 from magis.runtime.planned import PlannedStep
 from magis.runtime.sandbox import sandbox
 from magis.timing.in_step import StepClock
 from magis.timing.stopwatch import CpuClock
-
-_SCRATCH = re.compile(r" scratch \d+$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -208,7 +206,7 @@ def check_same_graph(plan: _core.Plan, fingerprint: str, captured: Capture, name
     graph counts, which is another one where regions run in parts or operators are rewritten.
     """
     ours = _core.Graph.parse(captured.text, "captured graph")
-    planned = _core.Graph.parse(_SCRATCH.sub("", plan.graph.text()), name)
+    planned = without_scratch(plan.graph, name)
     if captured_fingerprint(ours) == (fingerprint or planned.fingerprint()):
         return
     if plan.graph.altered:

@@ -49,11 +49,18 @@ class PlanFile:
     captured: str  # fingerprint of the graph that was captured; "": not recorded
 
 
-def captured_fingerprint(graph: _core.Graph) -> str:
-    """Of a captured graph; measured scratch does not count: it belongs to the machine."""
+def without_scratch(graph: _core.Graph, name: str) -> _core.Graph:
+    """The graph without measured scratch, which belongs to the machine; `name` is what messages
+    call it.
+    """
     from magis import _core
 
-    return _core.Graph.parse(_SCRATCH.sub("", graph.text()), "captured graph").fingerprint()
+    return _core.Graph.parse(_SCRATCH.sub("", graph.text()), name)
+
+
+def captured_fingerprint(graph: _core.Graph) -> str:
+    """Of a captured graph; measured scratch does not count."""
+    return without_scratch(graph, "captured graph").fingerprint()
 
 
 def envelope(plan: _core.Plan, report: Report, captured: str = "") -> str:

@@ -355,18 +355,12 @@ std::string network(int layers) {
   return "magis 1\ndevice cpu\n" + text + "output aux \"x\" %x" + std::to_string(layers) + "\n";
 }
 
-std::vector<const RewriteRule*> all_rules() {
-  std::vector<const RewriteRule*> rules;
-  for (const auto& rule : RuleBook::standard().rules()) rules.push_back(rule.get());
-  return rules;
-}
-
 TEST(MatchIndex, EqualsMatchingAnewAfterEveryEdit) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Graph graph = parse_graph(network(4), "network");
     std::mt19937_64 random(seed);
     TermGraph terms(graph);
-    MatchIndex index(RuleBook::standard(), all_rules());
+    MatchIndex index(RuleBook::standard(), RuleBook::standard().all());
     index.find_all(terms);
     for (int edit = 0; edit < 25; ++edit) {
       const std::vector<RuleMatch> matches = index.matches();
@@ -374,7 +368,7 @@ TEST(MatchIndex, EqualsMatchingAnewAfterEveryEdit) {
       const RuleMatch& match = matches[random() % matches.size()];
       match.rule->apply(terms, match);
       index.update(terms, terms.take_changed());
-      MatchIndex anew(RuleBook::standard(), all_rules());
+      MatchIndex anew(RuleBook::standard(), RuleBook::standard().all());
       anew.find_all(terms);
       ASSERT_EQ(index.matches(), anew.matches()) << "seed " << seed << ", edit " << edit;
     }
@@ -384,7 +378,7 @@ TEST(MatchIndex, EqualsMatchingAnewAfterEveryEdit) {
 TEST(TermGraph, IsAsBeforeWhenATrialIsRolledBack) {
   const Graph graph = parse_graph(network(3), "network");
   TermGraph terms(graph);
-  MatchIndex index(RuleBook::standard(), all_rules());
+  MatchIndex index(RuleBook::standard(), RuleBook::standard().all());
   index.find_all(terms);
   const std::string before = to_text(terms.graph());
   EXPECT_EQ(before, to_text(graph));

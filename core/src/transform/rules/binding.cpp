@@ -30,6 +30,16 @@ double evaluate(const NumberExpr& expr, const Binding& binding) {
   return 0;
 }
 
+KeywordArgs keywords_of(const PatternNode& node, const Binding& binding) {
+  KeywordArgs keywords = node.word->keywords;
+  for (const auto& [name, expr] :
+       {std::pair("beta", &node.beta), std::pair("alpha", &node.alpha)}) {
+    const double number = evaluate(*expr, binding);
+    if (number != 1) keywords.emplace_back(name, Arg{number});
+  }
+  return keywords;
+}
+
 Arg as_arg(ArgList list) {
   Arg arg;
   arg.value = std::move(list);

@@ -21,6 +21,8 @@ struct Binding {
 };
 
 double evaluate(const NumberExpr& expr, const Binding& binding);
+// beta and alpha where they are not 1, and what every call of the word has.
+KeywordArgs keywords_of(const PatternNode& node, const Binding& binding);
 // An argument of a kind that names no tensors and no dimensions, as a graph has it.
 Arg plain_argument(ArgKind kind, const PatternArg& arg, const Binding& binding);
 Arg as_arg(ArgList list);

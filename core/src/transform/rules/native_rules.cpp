@@ -9,11 +9,10 @@
 #include "magis/graph/builder.h"
 #include "magis/graph/view_type.h"
 #include "transform/rules/scale_in_products.h"
+#include "transform/rules/term_reading.h"
 
 namespace magis {
 namespace {
-
-ValueId first_operand(const Term& term) { return std::get<ValueId>(term.args.front().value); }
 
 bool is_call_of(const TermGraph& terms, ValueId value, std::string_view name) {
   const TermId producer = terms.producer(value);
@@ -219,27 +218,9 @@ std::optional<ValueId> cast_once(TermGraph& terms, TermId anchor) {
 
 // ---- concatenations and their slices
 
-struct Slice {
-  ValueId base;
-  int64_t dim, begin, end;
-};
-
 std::optional<Slice> slice_of(const TermGraph& terms, ValueId value) {
   if (!is_call_of(terms, value, "aten.slice.Tensor")) return std::nullopt;
-  const Term& term = terms.term(terms.producer(value));
-  const auto integer = [&](std::size_t at, int64_t otherwise) {
-    return at < term.args.size() ? integer_value(term.args[at]).value_or(otherwise) : otherwise;
-  };
-  const ValueId base = first_operand(term);
-  const Shape& shape = terms.type(base).shape;
-  int64_t dim = integer(1, 0);
-  if (dim < 0) dim += static_cast<int64_t>(shape.size());
-  const int64_t length = shape.at(static_cast<std::size_t>(dim));
-  const auto place = [&](int64_t at) {
-    return std::clamp<int64_t>(at < 0 ? at + length : at, 0, length);
-  };
-  if (integer(4, 1) != 1 || !term.kwargs.empty()) return std::nullopt;
-  return Slice{base, dim, place(integer(2, 0)), place(integer(3, length))};
+  return slice_of(terms, terms.term(terms.producer(value)));
 }
 
 int64_t concatenated_dim(const TermGraph& terms, const Term& cat) {

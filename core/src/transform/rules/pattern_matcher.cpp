@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "magis/graph/builder.h"
+#include "transform/rules/term_reading.h"
 
 namespace magis {
 namespace {
@@ -23,30 +24,6 @@ std::vector<int> nodes_read(const PatternNode& node) {
     }
   }
   return read;
-}
-
-std::optional<double> number_of(const Arg& arg) {
-  if (const auto* real = std::get_if<double>(&arg.value)) return *real;
-  if (const auto* integer = std::get_if<int64_t>(&arg.value)) return static_cast<double>(*integer);
-  return std::nullopt;
-}
-
-// The arguments of a slice in full: base, dimension, begin, end; nothing if it skips elements.
-std::optional<ArgList> slice_in_full(const Term& term, const TermGraph& terms) {
-  const auto integer = [&](std::size_t position, int64_t otherwise) {
-    if (position >= term.args.size()) return otherwise;
-    return integer_value(term.args[position]).value_or(otherwise);
-  };
-  const ValueId base = std::get<ValueId>(term.args.front().value);
-  const Shape& shape = terms.type(base).shape;
-  int64_t dim = integer(1, 0);
-  if (dim < 0) dim += static_cast<int64_t>(shape.size());
-  const int64_t length = shape.at(static_cast<std::size_t>(dim));
-  const auto place = [&](int64_t at) {
-    return std::clamp<int64_t>(at < 0 ? at + length : at, 0, length);
-  };
-  if (integer(4, 1) != 1 || !term.kwargs.empty()) return std::nullopt;
-  return ArgList{{base}, {dim}, {place(integer(2, 0))}, {place(integer(3, length))}};
 }
 
 // Whether the operators are those of the pattern, whatever shapes and names say: most places fail
@@ -119,8 +96,9 @@ class Solver {
     const std::vector<ArgKind>& kinds = node.word->args;
     std::optional<ArgList> whole;
     if (term.info->name == "aten.slice.Tensor") {
-      whole = slice_in_full(term, terms_);
-      if (!whole) return false;
+      const std::optional<Slice> slice = slice_of(terms_, term);
+      if (!slice) return false;
+      whole = ArgList{{slice->base}, {slice->dim}, {slice->begin}, {slice->end}};
     }
     const ArgList& args = whole ? *whole : term.args;
     if (args.size() > kinds.size() || !meet_keywords(node, term, binding)) return false;
@@ -146,7 +124,7 @@ class Solver {
     double beta = 1;
     double alpha = 1;
     for (const auto& [name, arg] : term.kwargs) {
-      const std::optional<double> number = number_of(arg);
+      const std::optional<double> number = number_value(arg);
       if (!number || (name != "beta" && name != "alpha")) return false;
       (name == "beta" ? beta : alpha) = *number;
     }
@@ -170,7 +148,7 @@ class Solver {
       case ArgKind::tensors:
         return meet_list(node, wanted.items, arg, term, goals, binding);
       case ArgKind::number: {
-        const std::optional<double> number = number_of(arg);
+        const std::optional<double> number = number_value(arg);
         return number && meet_number(wanted.number, *number, binding);
       }
       case ArgKind::length: {

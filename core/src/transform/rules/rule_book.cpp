@@ -32,6 +32,12 @@ RuleBook::RuleBook(std::vector<std::unique_ptr<RewriteRule>> rules) : rules_(std
   for (auto& [info, at] : by_anchor_) at.insert(at.begin(), anywhere_.begin(), anywhere_.end());
 }
 
+std::vector<const RewriteRule*> RuleBook::all() const {
+  std::vector<const RewriteRule*> all;
+  for (const auto& rule : rules_) all.push_back(rule.get());
+  return all;
+}
+
 const RewriteRule* RuleBook::find(std::string_view name) const {
   const auto found =
       std::ranges::find_if(rules_, [&](const auto& rule) { return rule->info().name == name; });
@@ -73,7 +79,6 @@ void MatchIndex::look_again(const TermGraph& terms, TermId anchor, Wanted wanted
           rules, [&](const RuleBook::Entry& entry) { return wanted(entry.reach, steps); })) {
     return;
   }
-  ++looked_at_;
   std::vector<RuleMatch> now;
   auto known = matches.begin();  // in the order of the rules
   for (const auto& [rule, reach] : rules) {

@@ -19,6 +19,7 @@ class RuleBook {
   explicit RuleBook(std::vector<std::unique_ptr<RewriteRule>> rules);
 
   const std::vector<std::unique_ptr<RewriteRule>>& rules() const { return rules_; }
+  std::vector<const RewriteRule*> all() const;
   // Null if there is none of that name.
   const RewriteRule* find(std::string_view name) const;
   struct Entry {
@@ -47,7 +48,6 @@ class MatchIndex {
   void update(const TermGraph& terms, const std::vector<TermId>& changed);
   // In the order of their anchors.
   std::vector<RuleMatch> matches() const;
-  std::size_t anchors_looked_at() const { return looked_at_; }  // since the beginning
 
  private:
   using Wanted = bool (*)(const Reach& reach, int steps);
@@ -64,7 +64,6 @@ class MatchIndex {
   std::vector<std::vector<RuleMatch>> by_anchor_;
   std::vector<std::size_t> seen_;  // by term: the walk that reached it last
   std::size_t walk_ = 0;
-  std::size_t looked_at_ = 0;
 };
 
 }  // namespace magis

@@ -115,14 +115,9 @@ class LeftSide {
     if (node.word->name == "convolution" && !bind_images(node)) return false;
     const std::optional<Shape> shape = binding_.symbols.evaluate(node.shape);
     if (!shape) return false;
-    Call call{.info = node.word->infos.front(), .kwargs = node.word->keywords};
+    Call call{.info = node.word->infos.front(), .kwargs = keywords_of(node, binding_)};
     for (std::size_t a = 0; a < node.args.size(); ++a) {
       call.args.push_back(argument(node, a));
-    }
-    for (const auto& [name, expr] :
-         {std::pair("beta", &node.beta), std::pair("alpha", &node.alpha)}) {
-      const double number = evaluate(*expr, binding_);
-      if (number != 1) call.kwargs.emplace_back(name, Arg{number});
     }
     std::vector<const Type*> operands;
     for_each_value(call, [&](ValueId value) { operands.push_back(&builder_.value(value).type); });

@@ -6,11 +6,10 @@
 
 #include "magis/graph/builder.h"
 #include "magis/graph/view_type.h"
+#include "transform/rules/term_reading.h"
 
 namespace magis {
 namespace {
-
-ValueId first_operand(const Term& term) { return std::get<ValueId>(term.args.front().value); }
 
 // x a, as a factor of products only: the products scale. Follows views.
 class ScaleInProducts : public RewriteRule {
@@ -72,12 +71,7 @@ class ScaleInProducts : public RewriteRule {
 
   static std::optional<double> factor(const Term& term) {
     if (term.args.size() != 2 || !term.kwargs.empty()) return std::nullopt;
-    double number = 0;
-    if (const auto* real = std::get_if<double>(&term.args[1].value)) {
-      number = *real;
-    } else if (const auto* integer = std::get_if<int64_t>(&term.args[1].value)) {
-      number = static_cast<double>(*integer);
-    }
+    const double number = number_value(term.args[1]).value_or(0);
     if (number == 0) return std::nullopt;
     return term.info->name.find("div") == std::string::npos ? number : 1 / number;
   }
@@ -133,10 +127,9 @@ class ScaleInProducts : public RewriteRule {
     if (alpha == call.kwargs.end()) {
       call.kwargs.emplace_back("alpha", Arg{by});
     } else {
-      const auto* real = std::get_if<double>(&alpha->second.value);
-      const auto* integer = std::get_if<int64_t>(&alpha->second.value);
-      if (real == nullptr && integer == nullptr) return std::nullopt;
-      alpha->second = {by * (real ? *real : static_cast<double>(*integer))};
+      const std::optional<double> number = number_value(alpha->second);
+      if (!number) return std::nullopt;
+      alpha->second = {by * *number};
     }
     const ValueId result = product.results.front();
     return terms.add(std::move(call), terms.type(result), instead_of,

@@ -65,14 +65,10 @@ class Maker {
   Call make_call(const PatternNode& node) const {
     Call call;
     call.info = node.word->infos.front();
-    call.kwargs = node.word->keywords;
+    call.kwargs = keywords_of(node, binding_);
     for (std::size_t a = 0; a < node.args.size(); ++a) {
       call.args.push_back(make_argument(node.word->args[a], node.args[a], call));
     }
-    const double beta = evaluate(node.beta, binding_);
-    const double alpha = evaluate(node.alpha, binding_);
-    if (beta != 1) call.kwargs.emplace_back("beta", Arg{beta});
-    if (alpha != 1) call.kwargs.emplace_back("alpha", Arg{alpha});
     return call;
   }
 

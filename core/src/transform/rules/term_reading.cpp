@@ -1,0 +1,31 @@
+#include "transform/rules/term_reading.h"
+
+#include <algorithm>
+
+namespace magis {
+
+ValueId first_operand(const Term& term) { return std::get<ValueId>(term.args.front().value); }
+
+std::optional<double> number_value(const Arg& arg) {
+  if (const auto* real = std::get_if<double>(&arg.value)) return *real;
+  if (const auto* integer = std::get_if<int64_t>(&arg.value)) return static_cast<double>(*integer);
+  return std::nullopt;
+}
+
+std::optional<Slice> slice_of(const TermGraph& terms, const Term& term) {
+  const auto integer = [&](std::size_t at, int64_t otherwise) {
+    return at < term.args.size() ? integer_value(term.args[at]).value_or(otherwise) : otherwise;
+  };
+  const ValueId base = first_operand(term);
+  const Shape& shape = terms.type(base).shape;
+  int64_t dim = integer(1, 0);
+  if (dim < 0) dim += static_cast<int64_t>(shape.size());
+  const int64_t length = shape.at(static_cast<std::size_t>(dim));
+  const auto place = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + length : at, 0, length);
+  };
+  if (integer(4, 1) != 1 || !term.kwargs.empty()) return std::nullopt;
+  return Slice{base, dim, place(integer(2, 0)), place(integer(3, length))};
+}
+
+}  // namespace magis

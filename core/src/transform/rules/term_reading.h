@@ -1,0 +1,21 @@
+// What rules read from calls.
+#pragma once
+
+#include <optional>
+
+#include "transform/term_graph.h"
+
+namespace magis {
+
+ValueId first_operand(const Term& term);
+// A literal float or integer.
+std::optional<double> number_value(const Arg& arg);
+
+struct Slice {
+  ValueId base;
+  int64_t dim, begin, end;  // counted from the front, within the base
+};
+// Nothing if `term`, a slice, skips elements.
+std::optional<Slice> slice_of(const TermGraph& terms, const Term& term);
+
+}  // namespace magis
