@@ -1,5 +1,6 @@
 // What must run before what, beyond "made before it is read".
 #include <algorithm>
+#include <functional>
 
 #include "graph/loops.h"
 #include "magis/graph/builder.h"
@@ -58,11 +59,33 @@ void add_loop_precedence(const Graph& graph, std::vector<std::pair<OpId, OpId>>&
   }
 }
 
+// Sorts the pairs by `key` and drops repeated ones.
+template <class Key>
+void sort_distinct(std::vector<std::pair<OpId, OpId>>& pairs, Key&& key) {
+  std::ranges::sort(pairs, {}, key);
+  const auto repeated = std::ranges::unique(pairs);
+  pairs.erase(repeated.begin(), repeated.end());
+}
+
+// For every operator the second of the pairs that it is the first of, in their order.
+Rows<OpId> seconds_by_first(std::size_t op_count, const std::vector<std::pair<OpId, OpId>>& pairs) {
+  const auto grouped = Rows<std::pair<OpId, OpId>>::group(
+      op_count, pairs, [](const auto& pair) { return static_cast<std::size_t>(pair.first.index); });
+  Rows<OpId> rows;
+  for (std::size_t i = 0; i < op_count; ++i) {
+    for (const auto& [first, second] : grouped[i]) rows.push_back(second);
+    rows.end_row();
+  }
+  return rows;
+}
+
 }  // namespace
 
 void GraphBuilder::link_precedence() {
   IdMap<TensorId, Access> accesses(graph_.tensors_.size());
   std::vector<std::pair<OpId, OpId>> successions;  // predecessor, operator
+  std::vector<std::pair<OpId, OpId>>
+      overwritings;  // reader of an input, operator that writes to it
   OpId last_random;
   std::vector<OpId> before;
   for (std::size_t i = 0; i < graph_.operators_.size(); ++i) {
@@ -76,6 +99,12 @@ void GraphBuilder::link_precedence() {
     for (TensorId tensor : written_tensors(graph_, graph_.op(op))) {
       Access& access = accesses[tensor];
       before.insert(before.end(), access.readers.begin(), access.readers.end());
+      // A loop's results are read after it, by when they do not change any more.
+      if (graph_.tensor(tensor).is_input) {
+        for (OpId reader : access.readers) {
+          if (reader != op) overwritings.emplace_back(reader, op);
+        }
+      }
       access = {.last_writer = op, .readers = {op}};
     }
     if (draws_or_may_draw(graph_.op(op))) before.push_back(std::exchange(last_random, op));
@@ -84,10 +113,7 @@ void GraphBuilder::link_precedence() {
     }
   }
   add_loop_precedence(graph_, successions);
-  std::ranges::sort(successions, {},
-                    [](const auto& pair) { return std::pair(pair.second, pair.first); });
-  const auto repeated = std::ranges::unique(successions);
-  successions.erase(repeated.begin(), repeated.end());
+  sort_distinct(successions, [](const auto& pair) { return std::pair(pair.second, pair.first); });
   std::size_t next = 0;
   for (std::size_t i = 0; i < graph_.operators_.size(); ++i) {
     for (; next < successions.size() && successions[next].second == OpId(i); ++next) {
@@ -95,13 +121,9 @@ void GraphBuilder::link_precedence() {
     }
     graph_.predecessors_.end_row();
   }
-  const auto grouped = Rows<std::pair<OpId, OpId>>::group(
-      graph_.operators_.size(), successions,
-      [](const auto& pair) { return static_cast<std::size_t>(pair.first.index); });
-  for (std::size_t i = 0; i < graph_.operators_.size(); ++i) {
-    for (const auto& [predecessor, op] : grouped[i]) graph_.successors_.push_back(op);
-    graph_.successors_.end_row();
-  }
+  graph_.successors_ = seconds_by_first(graph_.operators_.size(), successions);
+  sort_distinct(overwritings, std::identity());
+  graph_.overwriters_ = seconds_by_first(graph_.operators_.size(), overwritings);
 }
 
 }  // namespace magis

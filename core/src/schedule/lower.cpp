@@ -45,8 +45,7 @@ class CopyPlacement {
         on_host_(graph.tensors().size(), 0),
         loading_(graph.tensors().size(), 0),
         runs_of_(graph.op_count(), 0),
-        chain_(graph.op_count()),
-        recomputable_(recomputable_operators(graph)) {
+        chain_(graph.op_count()) {
     MAGIS_CHECK(decisions.order.size() == graph.op_count(),
                 "order holds " << decisions.order.size() << " of " << graph.op_count());
     MAGIS_CHECK(decisions.modes.size() == graph.edge_count(),
@@ -213,10 +212,17 @@ class CopyPlacement {
       }
       MAGIS_CHECK(runs_of_[producer] > 0,
                   "the order reads %" << name(tensor) << " before it is made");
-      if (!recomputable_[producer] || !may_copy_for(graph_, producer, consumer)) return false;
+      if (!may_run_again(producer) || !may_copy_for(graph_, producer, consumer)) return false;
       pending_.push_back({producer, 0});
     }
     return true;
+  }
+
+  // It still finds what it read.
+  bool may_run_again(OpId op) const {
+    return recomputable(graph_, op) &&
+           std::ranges::none_of(graph_.overwriters(op),
+                                [&](OpId writer) { return runs_of_[writer] > 0; });
   }
 
   // Appends a run of `op` that reads the held copies; returns which copy of the results it makes.
@@ -260,7 +266,6 @@ class CopyPlacement {
   std::vector<Store> stores_;
   IdMap<OpId, int> runs_of_;
   IdMap<OpId, ChainRun> chain_;
-  IdMap<OpId, uint8_t> recomputable_;
   std::vector<TensorId> chain_results_;
   std::vector<Pending> pending_;
   std::vector<Statement> statements_;

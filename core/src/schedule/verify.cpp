@@ -18,7 +18,6 @@ class Execution {
  public:
   explicit Execution(const Graph& graph)
       : graph_(graph),
-        recomputable_(recomputable_operators(graph)),
         copies_run_(graph.op_count()),
         alive_(graph.tensors().size()),
         on_host_(graph.tensors().size(), 0) {}
@@ -72,9 +71,14 @@ class Execution {
       require(loop_ == graph_.loop_of(op), [&](std::ostream& out) {
         out << "makes a copy for every iteration of another loop";
       });
-      require(recomputable_[op] != 0, [&](std::ostream& out) {
+      require(recomputable(graph_, op), [&](std::ostream& out) {
         out << "makes a copy, but " << graph_.op(op).info->name << " must run exactly once";
       });
+      for (OpId writer : graph_.overwriters(op)) {
+        require(!has_run(writer), [&](std::ostream& out) {
+          out << "makes a copy after %" << graph_.name(writer) << ", which writes to what it reads";
+        });
+      }
       return;
     }
     for (OpId before : graph_.predecessors(op)) {
@@ -222,7 +226,6 @@ class Execution {
   }
 
   const Graph& graph_;
-  const IdMap<OpId, uint8_t> recomputable_;
   IdMap<OpId, std::set<int>> copies_run_;
   IdMap<TensorId, std::set<int>> alive_;  // copies that exist now, of tensors that are not inputs
   std::map<CopyRef, Statement::Kind> in_flight_;  // of these: to the host (store), from it (load)

@@ -425,7 +425,7 @@ Evaluator::ChainCost Evaluator::chain_cost(EdgeId edge) const {
   const auto visit = [&](TensorId tensor) {
     const OpId producer = problem_.producer[tensor];
     if (cost_seen_[producer] == cost_stamp_) return true;
-    if (!problem_.recomputable[producer]) return false;
+    if (!may_run_again(producer, position)) return false;
     cost_seen_[producer] = cost_stamp_;
     cost.time += problem_.time[producer];
     ++cost.operators;

@@ -201,6 +201,12 @@ class Evaluator {
   // ---- segments (evaluator_segment.cpp)
   void derive(int position);
   bool make_chain(OpId op, int position);
+  // A copy for the operator at `position` would find what `op` read.
+  bool may_run_again(OpId op, int position) const {
+    if (!problem_.recomputable[op]) return false;
+    const auto writers = problem_.overwriters[Problem::row(op)];
+    return std::ranges::none_of(writers, [&](OpId w) { return position_[w] < position; });
+  }
   void ask(TensorId tensor);
   void note_copy(TensorId tensor, OpId consumer, int position);
   void account_chain(OpId consumer);

@@ -8,8 +8,13 @@ namespace magis {
 bool Evaluator::can_exchange(int position) const {
   if (gap_count_ > 0) return false;
   if (problem_.body[op_at(position)] != problem_.body[op_at(position + 1)]) return false;
-  const auto predecessors = problem_.graph->predecessors(op_at(position + 1));
-  return std::ranges::find(predecessors, op_at(position)) == predecessors.end();
+  const OpId second = op_at(position + 1);
+  const auto predecessors = problem_.graph->predecessors(second);
+  if (std::ranges::find(predecessors, op_at(position)) != predecessors.end()) return false;
+  return std::ranges::none_of(chain_at(position), [&](OpId copied) {
+    const auto writers = problem_.overwriters[Problem::row(copied)];
+    return std::ranges::find(writers, second) != writers.end();
+  });
 }
 
 int Evaluator::move(int from, int to) {

@@ -54,7 +54,7 @@ bool Evaluator::make_chain(OpId consumer, int position) {
       ++frame.operand;
       continue;
     }
-    if (!problem_.recomputable[producer]) return false;
+    if (!may_run_again(producer, position)) return false;
     frames_.push_back({producer, 0});
   }
   return true;

@@ -27,7 +27,7 @@ Picoseconds to_picoseconds(Seconds seconds) {
 Seconds to_seconds(Picoseconds time) { return static_cast<Seconds>(time) / kPicosecondsPerSecond; }
 
 Problem::Problem(const Graph& source, const CostTable& table, bool recompute)
-    : graph(&source), costs(&table), recomputable(recomputable_operators(source)) {
+    : graph(&source), costs(&table) {
   for (std::size_t t = 0; t < source.tensors().size(); ++t) {
     const TensorId id(t);
     const Tensor& tensor = source.tensor(id);
@@ -55,6 +55,9 @@ Problem::Problem(const Graph& source, const CostTable& table, bool recompute)
       ++edge.index;
     }
     operands.end_row();
+    recomputable.push_back(magis::recomputable(source, op));
+    for (const OpId writer : source.overwriters(op)) overwriters.push_back(writer);
+    overwriters.end_row();
     for (const Graph::InPlaceChoice& choice : source.in_place_choices(op)) {
       const TensorId tensor = source.edge_tensor(choice.edge);
       if (managed[tensor]) overwritable.push_back({choice.edge, tensor});

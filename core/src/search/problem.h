@@ -33,10 +33,11 @@ struct Problem {
   Rows<Operand> operands;      // in edge order
   Rows<Operand> overwritable;  // whose storage the first result may take over, best first
   Rows<TensorId> results;
-  Rows<EdgeId> uses;  // of managed tensors, in program order
+  Rows<OpId> overwriters;  // Graph::overwriters
+  Rows<EdgeId> uses;       // of managed tensors, in program order
   IdMap<OpId, Bytes> scratch;
   IdMap<OpId, Picoseconds> time;
-  IdMap<OpId, uint8_t> recomputable;
+  IdMap<OpId, uint8_t> recomputable;  // before all of its overwriters
 
   IdMap<TensorId, OpId> producer;  // invalid for inputs
   IdMap<TensorId, Bytes> bytes;    // 0 for inputs

@@ -96,6 +96,9 @@ class SegmentProblemBuilder {
   void read_by_chain(int position, NodeId node) {
     const auto chain = evaluator_.chain_at(position);
     for (const OpId op : chain) {
+      for (const OpId writer : source_.overwriters[Problem::row(op)]) {
+        precede(node, built_.node[writer]);
+      }
       for (const auto [edge, tensor] : source_.operands[Problem::row(op)]) {
         const bool made_too = std::ranges::find(chain, source_.producer[tensor]) != chain.end();
         if (!made_too && life_of_[tensor] >= 0) read(tensor, node);

@@ -53,7 +53,6 @@ class WorkingSets {
       : graph_(graph),
         costs_(costs),
         swap_(swap),
-        recomputable_(recomputable_operators(graph)),
         across_(graph.op_count(), 0),
         survives_(graph.edge_count(), 0) {
     for (std::size_t t = 0; t < graph.tensors().size(); ++t) add_survivor(TensorId(t));
@@ -77,7 +76,7 @@ class WorkingSets {
   void add_survivor(TensorId id) {
     const Tensor& tensor = graph_.tensor(id);
     if (tensor.is_input) return;
-    if (!tensor.is_output && recomputable_[tensor.producer] != 0) return;
+    if (!tensor.is_output && recomputable(graph_, tensor.producer)) return;
     if (swap_ && swappable(graph_, id)) return;
     OpSet held = descendants(graph_, tensor.producer);
     if (!tensor.is_output) {
@@ -97,7 +96,6 @@ class WorkingSets {
   const Graph& graph_;
   const CostTable& costs_;
   const bool swap_;
-  const IdMap<OpId, uint8_t> recomputable_;
   IdMap<OpId, Bytes> across_;     // survivors that the operator neither reads nor makes
   IdMap<EdgeId, char> survives_;  // the operand is held after this use too
 };

@@ -83,11 +83,14 @@ TEST(VerifyProgram, ReportsOperatorsThatRunTwice) {
   EXPECT_EQ(verdict("run %m\nrun %m as .1\n"),
             "statement 2 of the program, \"run %m as .1\": makes a copy, but magis.bernoulli must "
             "run exactly once");
-  // %d reads %w, which %u writes to.
-  EXPECT_EQ(
-      verdict("run %m\nrun %n\nrun %d\nrun %d as .1\n"),
-      "statement 4 of the program, \"run %d as .1\": makes a copy, but aten.mm must run exactly "
-      "once");
+}
+
+TEST(VerifyProgram, ReportsACopyOfWhatReadAParameterThatHasBeenWritten) {
+  const std::string rest = "run %m\nrun %n\nrun %a\nrun %b\nrun %c\nrun %d\nrun %e\n";
+  EXPECT_EQ(verdict(rest + "run %d as .1\nrun %u\n"), "valid");
+  EXPECT_EQ(verdict(rest + "run %u\nrun %d as .1\n"),
+            "statement 9 of the program, \"run %d as .1\": makes a copy after %u, which writes to "
+            "what it reads");
 }
 
 TEST(VerifyProgram, KeepsRandomOperatorsInOrder) {

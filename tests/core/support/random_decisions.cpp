@@ -29,10 +29,9 @@ std::vector<OpId> random_order(const Graph& graph, Random& random) {
 Decisions random_decisions(const Graph& graph, Random& random, int percent) {
   Decisions decisions = program_order(graph);
   decisions.order = random_order(graph, random);
-  const IdMap<OpId, uint8_t> recomputable = recomputable_operators(graph);
   for (std::size_t e = 0; e < graph.edge_count(); ++e) {
     const Tensor& tensor = graph.tensor(graph.edge_tensor(EdgeId(e)));
-    if (tensor.is_input || !recomputable[tensor.producer]) continue;
+    if (tensor.is_input || !recomputable(graph, tensor.producer)) continue;
     if (random.below(100) >= static_cast<uint64_t>(percent)) continue;
     decisions.modes[EdgeId(e)] = random.below(2) == 0 ? Mode::recompute : Mode::recompute_anew;
     if (!lower(graph, decisions)) decisions.modes[EdgeId(e)] = Mode::keep;

@@ -100,10 +100,12 @@ class Generator {
       const std::string number = std::to_string(i);
       values_.push_back(
           builder_.add_input(kind, "input" + number, "inputs." + number, contiguous(any_shape())));
+      if (kind == InputKind::param) state_.push_back(values_.back());
     }
     if (options_.mutating) {
       buffer_ = builder_.add_input(InputKind::buffer, "buffer", "running", contiguous({4, 6}));
       values_.push_back(buffer_);
+      state_.push_back(buffer_);
     }
     if (options_.sites) {
       for (int i = 1; i <= 3; ++i) {
@@ -153,8 +155,8 @@ class Generator {
     if (kind < 82 && options_.views) return add_view();
     if (kind < 86) return add_copy();
     if (kind < 90 && options_.random) return add_mask();
-    if (kind < 93 && options_.mutating) return add_write();
-    if (kind < 95 && options_.opaque) return add_opaque();
+    if (kind < 94 && options_.mutating) return add_write();
+    if (kind < 96 && options_.opaque) return add_opaque();
     if (kind < 97) return add_factory();
     add_choice();
   }
@@ -330,12 +332,13 @@ class Generator {
     add("aten.mul.Tensor", {{*x}, {drawn}}, {mask});
   }
 
-  // Reads the buffer before it is written, or after, as it comes.
+  // The input is read before it is written, or after, as it comes.
   void add_write() {
-    const auto x = pick([](const Type& t) { return is_plain(t) && t.shape == Shape{4, 6}; });
-    if (!x || *x == buffer_) return;
-    add("aten.lerp_.Scalar", {{buffer_}, {*x}, {0.1}}, {Type{.defined = false}});
-    written_ = true;
+    const ValueId input = state_[random_.below(state_.size())];
+    const auto x = pick([&](const Type& t) { return t == type(input); });
+    if (!x || owner(*x) == input) return;
+    add("aten.lerp_.Scalar", {{input}, {*x}, {0.1}}, {Type{.defined = false}});
+    written_ = written_ || input == buffer_;
   }
 
   void add_opaque() {
@@ -402,7 +405,8 @@ class Generator {
   std::vector<ValueId> kept_;    // results that become outputs
   std::vector<SiteId> sites_;
   ValueId buffer_;
-  bool written_ = false;  // something wrote to the buffer
+  std::vector<ValueId> state_;  // inputs that may be written to
+  bool written_ = false;        // something wrote to the buffer
   int ops_ = 0;
   int next_name_ = 0;
 };

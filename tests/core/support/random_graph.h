@@ -14,7 +14,7 @@ struct RandomGraphOptions {
   bool in_place = true;      // elementwise operators, backwards with two candidates
   bool multi_result = true;  // layer norm, max with indices, ...
   bool random = true;        // magis.bernoulli
-  bool mutating = true;      // writes to buffers
+  bool mutating = true;      // writes to parameters and a buffer
   bool opaque = true;        // an operator that PyTorch has and the operator table has not
   bool scratch = true;       // measured workspaces
   bool sites = true;         // module paths and source lines

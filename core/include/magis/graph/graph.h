@@ -155,6 +155,9 @@ class Graph {
   // a written input the last operator before them that writes to it. Sorted, distinct.
   std::span<const OpId> predecessors(OpId op) const { return predecessors_[index(op)]; }
   std::span<const OpId> successors(OpId op) const { return successors_[index(op)]; }
+  // Mutating operators that write to an input after `op` has read it, the first for each input:
+  // when `op` runs again, it must be before them. Sorted, distinct.
+  std::span<const OpId> overwriters(OpId op) const { return overwriters_[index(op)]; }
   // Edge of the operand that `op` may overwrite with its first result, by type and layout alone,
   // best first; whether the operand dies there is the schedule's business. Empty for most
   // operators.
@@ -196,6 +199,7 @@ class Graph {
   Rows<TensorId> makes_;
   Rows<OpId> predecessors_;
   Rows<OpId> successors_;
+  Rows<OpId> overwriters_;
   Rows<InPlaceChoice> in_place_;
   IdMap<LoopId, Loop> loops_;
   IdMap<OpId, LoopId> loop_of_;

@@ -41,11 +41,8 @@ struct Decisions {
 // Program order, nothing recomputed: what the captured graph does by itself.
 Decisions program_order(const Graph& graph);
 
-// An operator may run a second time: it is pure, and what it reads stays what it was (no operator
-// writes to an input that it reads).
+// An operator may run a second time, as long as none of Graph::overwriters(op) has run: it is pure.
 bool recomputable(const Graph& graph, OpId op);
-// The same of every operator, in one pass over the graph.
-IdMap<OpId, uint8_t> recomputable_operators(const Graph& graph);
 // `reader` may have a copy of what `producer` made, made for it alone: both stand in the same body.
 // What is made outside a loop is there for all its iterations, to its end.
 bool may_copy_for(const Graph& graph, OpId producer, OpId reader);

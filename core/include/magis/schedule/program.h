@@ -52,8 +52,8 @@ struct Program {
 // awaited where a gap releases it; loads are awaited right before the first use. Every tensor that
 // is not an input or an output is freed right after its last use or await. An operator runs over an
 // operand exactly if Graph::in_place_choices allows it, the operand is neither input nor output,
-// and it dies there. Returns nothing if the modes ask to recompute what cannot be recomputed, or to
-// swap what cannot be swapped.
+// and it dies there. Returns nothing if the modes ask to recompute what cannot be recomputed (any
+// more: what it read has been written to), or to swap what cannot be swapped.
 std::optional<Program> lower(const Graph& graph, const Decisions& decisions);
 
 // Plan text: graph text, then "program" and the statements. Throws UserError with file:line:column
