@@ -35,6 +35,7 @@ from torch.autograd import (
 )
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 __all__ = [
@@ -56,6 +57,9 @@ __all__ = [
     "has_data_mutation",
     "has_python_formula",
     "node_sequence_number",
+    "note_step",
+    "optimizer_hooks",
+    "optimizer_silenced",
     "plain_checkpoint",
     "post_accumulate_hooks",
     "pretend_compiling",
@@ -310,6 +314,59 @@ def post_accumulate_hooks(tensor: torch.Tensor) -> dict[int, Callable[[torch.Ten
     """The same for `tensor.register_post_accumulate_grad_hook`."""
     hooks = tensor._post_accumulate_grad_hooks
     return {} if hooks is None else hooks
+
+
+def optimizer_hooks(
+    optimizer: torch.optim.Optimizer,
+) -> tuple[list[Callable[..., Any]], list[Callable[..., Any]]]:
+    """The hooks that `optimizer.step()` runs before and after, in its order.
+
+    Relies on: each is called with the optimizer, its arguments (the optimizer first) and keywords.
+    """
+    before = [
+        *_global_optimizer_pre_hooks.values(),
+        *optimizer._optimizer_step_pre_hooks.values(),
+    ]
+    after = [
+        *optimizer._optimizer_step_post_hooks.values(),
+        *_global_optimizer_post_hooks.values(),
+    ]
+    return before, after
+
+
+@contextlib.contextmanager
+def optimizer_silenced(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Inside, `optimizer.step()` runs no hooks, and no scheduler hears of it.
+
+    Relies on: schedulers read `_opt_called`, which their wrapper around `step` sets.
+    """
+    called = getattr(optimizer, "_opt_called", None)
+    tables: list[dict[int, Any]] = [
+        _global_optimizer_pre_hooks,
+        optimizer._optimizer_step_pre_hooks,
+        optimizer._optimizer_step_post_hooks,
+        _global_optimizer_post_hooks,
+    ]
+    saved = [dict(table) for table in tables]
+    for table in tables:
+        table.clear()
+    try:
+        yield
+    finally:
+        for table, hooks in zip(tables, saved, strict=True):
+            table.update(hooks)
+        if called is not None:
+            optimizer._opt_called = called
+        elif hasattr(optimizer, "_opt_called"):
+            del optimizer._opt_called
+
+
+def note_step(optimizer: torch.optim.Optimizer) -> None:
+    """What a step of the optimizer leaves for schedulers, which warn if none came before theirs.
+
+    Relies on: as optimizer_silenced.
+    """
+    optimizer._opt_called = True
 
 
 def version(tensor: torch.Tensor) -> int:

@@ -30,6 +30,15 @@ std::vector<TensorId> written_tensors(const Graph& graph, const Operator& op) {
   return written;
 }
 
+// Makes the loss; invalid if there is none.
+OpId loss_producer(const Graph& graph) {
+  for (const Output& output : graph.outputs()) {
+    const TensorId tensor = graph.value(output.value).tensor;
+    if (output.kind == OutputKind::loss && tensor.valid()) return graph.tensor(tensor).producer;
+  }
+  return OpId();
+}
+
 // A loop's body stays together: what comes before something inside comes before its begin, and what
 // comes after something inside comes after its end. The two that stand in the same body.
 std::pair<OpId, OpId> lifted(const Graph& graph, OpId before, OpId after) {
@@ -87,6 +96,7 @@ void GraphBuilder::link_precedence() {
   std::vector<std::pair<OpId, OpId>>
       overwritings;  // reader of an input, operator that writes to it
   OpId last_random;
+  const OpId loss = loss_producer(graph_);
   std::vector<OpId> before;
   for (std::size_t i = 0; i < graph_.operators_.size(); ++i) {
     const OpId op(i);
@@ -106,6 +116,10 @@ void GraphBuilder::link_precedence() {
         }
       }
       access = {.last_writer = op, .readers = {op}};
+      // A step that fails on its way to the loss has updated nothing.
+      if (graph_.tensor(tensor).is_input && graph_.op(op).backward && loss < op) {
+        before.push_back(loss);
+      }
     }
     if (draws_or_may_draw(graph_.op(op))) before.push_back(std::exchange(last_random, op));
     for (OpId predecessor : before) {

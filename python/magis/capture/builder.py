@@ -29,6 +29,10 @@ class Builder:
         self._site: Site | None = None
         self._backward = False
 
+    def fake_like(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A fake of `tensor`'s dtype, shape and strides, for an input."""
+        return internals.fake_like(self.fake_mode, tensor, self.device)
+
     @contextmanager
     def at(self, site: Site | None, backward: bool) -> Iterator[None]:
         before = self._site, self._backward

@@ -1,126 +1,238 @@
-"""Optimizer updates as functional arithmetic, for steps that contain them."""
+"""Which optimizers can stand in a step, and what of them shapes its graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from magis.errors import CaptureError
 
+Rule = Literal["sgd", "adam"]
+Decay = Literal["none", "coupled", "decoupled"]
 
-class Optimizer(Protocol):
+Unlike = tuple[Any, ...]  # name, dtype, shape, strides, device
+
+# Exact classes: a subclass may step otherwise.
+_RULES: dict[type[torch.optim.Optimizer], Rule] = {
+    torch.optim.SGD: "sgd",
+    torch.optim.Adam: "adam",
+    torch.optim.AdamW: "adam",
+}
+
+OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
+    kind.__name__.lower(): kind for kind in _RULES
+}
+
+WITHOUT = "Or leave `optimizer` out, and call optimizer.step() after the step."
+
+
+@dataclass(frozen=True)
+class GroupForm:
+    """What of a parameter group shapes the graph. Its numbers do not: they are runtime scalars."""
+
+    rule: Rule
+    decay: Decay
+    momentum: bool = False
+    nesterov: bool = False
+
     @property
-    def name(self) -> str: ...
-
-    def state(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """State tensors by path, on the meta device: only dtype, shape and strides count."""
-
-    def shared(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """What all updates of one step have in common."""
-
-    def update(
-        self,
-        path: str,
-        parameter: torch.Tensor,
-        gradient: torch.Tensor,
-        state: Mapping[str, torch.Tensor],
-        shared: Mapping[str, torch.Tensor],
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The new parameter, and those states that change, by path."""
+    def state(self) -> tuple[str, ...]:
+        """Names of the tensors of a parameter's size that the optimizer keeps for it."""
+        if self.rule == "adam":
+            return ("exp_avg", "exp_avg_sq")
+        return ("momentum_buffer",) if self.momentum else ()
 
 
-class Sgd:
-    """W - lr dW: no momentum, no decay."""
+@dataclass(frozen=True)
+class Update:
+    """One parameter that the optimizer updates."""
 
-    name = "sgd"
-
-    def __init__(self, learning_rate: float = 1e-3) -> None:
-        self.learning_rate = learning_rate
-
-    def state(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {}
-
-    def shared(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {}
-
-    def update(
-        self,
-        path: str,
-        parameter: torch.Tensor,
-        gradient: torch.Tensor,
-        state: Mapping[str, torch.Tensor],
-        shared: Mapping[str, torch.Tensor],
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        return torch.add(parameter, gradient, alpha=-self.learning_rate), {}
+    path: str
+    group: int
+    # Parameters of a group that have made equally many steps share one; they go on together.
+    cohort: int
+    unlike: tuple[Unlike, ...] = ()  # state whose layout is not the parameter's
 
 
-class AdamW:
-    """Decoupled weight decay (Loshchilov and Hutter 2019) with bias correction; one step count for
-    all parameters.
+@dataclass(frozen=True)
+class OptimizerForm:
+    """All that a graph with the optimizer's updates takes for granted about the optimizer."""
+
+    name: str
+    groups: tuple[GroupForm, ...]
+    updates: tuple[Update, ...]
+    clip_grad_norm: float | None = None
+
+
+class OptimizerView:
+    """A torch optimizer as a step sees it: parameters by the model's names, settings, state.
+
+    Nothing is changed. Raises CaptureError for what cannot stand in a step.
     """
-
-    name = "adamw"
 
     def __init__(
         self,
-        learning_rate: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        epsilon: float = 1e-8,
-        weight_decay: float = 1e-2,
+        optimizer: torch.optim.Optimizer,
+        named_parameters: Mapping[str, nn.Parameter],
+        clip_grad_norm: float | None = None,
     ) -> None:
-        self.learning_rate = learning_rate
-        self.betas = betas
-        self.epsilon = epsilon
-        self.weight_decay = weight_decay
+        check_optimizer(optimizer, clip_grad_norm)
+        self.optimizer = optimizer
+        self.clip_grad_norm = clip_grad_norm
+        self.parameters: dict[str, nn.Parameter] = {}  # by path, in the optimizer's order
+        paths = {id(parameter): path for path, parameter in named_parameters.items()}
+        for number, group in enumerate(optimizer.param_groups):
+            for position, parameter in enumerate(group["params"]):
+                path = paths.get(id(parameter))
+                if path is None:
+                    raise CaptureError(
+                        f"parameter {position} of the optimizer's group {number},"
+                        f" {parameter.dtype} {tuple(parameter.shape)}, is none of the model's: is"
+                        " it another model's optimizer, or was the parameter replaced? Make the"
+                        f" optimizer from model.parameters(). {WITHOUT}"
+                    )
+                self.parameters[path] = parameter
 
-    def state(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        tensors = {"step": torch.empty((), dtype=torch.float32, device="meta")}
-        for path, parameter in parameters.items():
-            for moment in ("exp_avg", "exp_avg_sq"):
-                tensors[f"{path}.{moment}"] = torch.empty_like(parameter, device="meta")
-        return tensors
+    @property
+    def name(self) -> str:
+        return type(self.optimizer).__name__
 
-    def shared(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        beta1, beta2 = self.betas
-        step = state["step"] + 1
-        return {
-            "step": step,
-            "correction1": 1 - beta1**step,
-            "correction2_root": (1 - beta2**step).sqrt(),
-        }
+    def form(self) -> OptimizerForm:
+        """As it is now."""
+        paths = iter(self.parameters)
+        groups = []
+        updates = []
+        cohorts: dict[tuple[int, float], int] = {}
+        for number, group in enumerate(self.optimizer.param_groups):
+            form = _group_form(number, group, _RULES[type(self.optimizer)])
+            groups.append(form)
+            for parameter in group["params"]:
+                steps = self.steps(parameter) if form.rule == "adam" else 0.0
+                cohort = cohorts.setdefault((number, steps), len(cohorts))
+                unlike = self._unlike(parameter, form.state)
+                updates.append(Update(next(paths), number, cohort, unlike))
+        return OptimizerForm(self.name, tuple(groups), tuple(updates), self.clip_grad_norm)
 
-    def update(
-        self,
-        path: str,
-        parameter: torch.Tensor,
-        gradient: torch.Tensor,
-        state: Mapping[str, torch.Tensor],
-        shared: Mapping[str, torch.Tensor],
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        beta1, beta2 = self.betas
-        mean = torch.lerp(state[f"{path}.exp_avg"], gradient, 1 - beta1)
-        square = torch.addcmul(
-            state[f"{path}.exp_avg_sq"] * beta2, gradient, gradient, value=1 - beta2
+    def steps(self, parameter: nn.Parameter) -> float:
+        """How often the parameter was updated, where that counts; 0 before the first time."""
+        steps = self.optimizer.state.get(parameter, {}).get("step", 0.0)
+        return float(steps)
+
+    def state(self, path: str, name: str) -> torch.Tensor:
+        """The state of that name of a parameter, or one like it: only dtype, shape and strides
+        count.
+        """
+        parameter = self.parameters[path]
+        known = self.optimizer.state.get(parameter, {}).get(name)
+        if isinstance(known, torch.Tensor):
+            return known
+        return torch.empty_like(parameter, device="meta", requires_grad=False)
+
+    def _unlike(self, parameter: nn.Parameter, names: tuple[str, ...]) -> tuple[Unlike, ...]:
+        state = self.optimizer.state.get(parameter)
+        if not state:
+            return ()
+        found = []
+        for name in names:
+            tensor = state.get(name)
+            if tensor is not None and not _alike(tensor, parameter):
+                facts = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+                found.append((name, *facts))
+        return tuple(found)
+
+
+def optimizer_named(name: str, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """One of those in `OPTIMIZERS`, in either case, with PyTorch's default settings."""
+    return OPTIMIZERS[name.lower()](parameters)
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, clip_grad_norm: float | None) -> None:
+    """Raises CaptureError for what cannot stand in a step, whatever the model."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise CaptureError(
+            f"optimizer= takes a torch.optim.Optimizer, not a {type(optimizer).__name__}"
         )
-        denominator = square.sqrt() / shared["correction2_root"] + self.epsilon
-        decayed = parameter * (1 - self.learning_rate * self.weight_decay)
-        updated = torch.addcdiv(
-            decayed, mean / shared["correction1"], denominator, value=-self.learning_rate
+    if type(optimizer) not in _RULES:
+        known = ", ".join(kind.__name__ for kind in _RULES)
+        raise CaptureError(
+            f"{type(optimizer).__name__} cannot stand in the step; torch.optim's own {known} can."
+            f" {WITHOUT}"
         )
-        return updated, {
-            "step": shared["step"],
-            f"{path}.exp_avg": mean,
-            f"{path}.exp_avg_sq": square,
-        }
+    if clip_grad_norm is None:
+        return
+    number = isinstance(clip_grad_norm, (int, float)) and not isinstance(clip_grad_norm, bool)
+    if not number or not 0 < clip_grad_norm < math.inf:
+        raise CaptureError(f"clip_grad_norm={clip_grad_norm!r} must be a positive number")
 
 
-def make_optimizer(name: str | None) -> Optimizer | None:
-    """Raises CaptureError for a name that is not known."""
-    if name is None:
-        return None
-    known: dict[str, type[Sgd] | type[AdamW]] = {"sgd": Sgd, "adamw": AdamW}
-    if name not in known:
-        raise CaptureError(f"unknown optimizer {name!r}; known are {', '.join(known)}")
-    return known[name]()
+def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return bool(
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and a.stride() == b.stride()
+        and a.device == b.device
+    )
+
+
+# Names under which runtime scalars read the optimizer's numbers (magis.capture.scalars).
+
+
+def setting(group: int, name: str) -> str:
+    return f"optimizer[{group}]['{name}']"
+
+
+def step_of(cohort: int) -> str:
+    """How many steps the cohort's parameters will have made after this one."""
+    return f"optimizer['step'][{cohort}]"
+
+
+def numbers(form: OptimizerForm, view: OptimizerView) -> dict[str, float]:
+    """What all these names stand for now."""
+    values: dict[str, float] = {}
+    for number, group in enumerate(view.optimizer.param_groups):
+        for name, value in _settings_of(group).items():
+            values[setting(number, name)] = value
+    for update in form.updates:
+        name = step_of(update.cohort)
+        if name not in values:
+            values[name] = view.steps(view.parameters[update.path]) + 1.0
+    return values
+
+
+def _settings_of(group: Mapping[str, Any]) -> dict[str, float]:
+    names = [name for name in ("lr", "weight_decay", "momentum", "eps") if name in group]
+    values = {name: float(group[name]) for name in names}
+    if "betas" in group:
+        values["beta1"], values["beta2"] = map(float, group["betas"])
+    return values
+
+
+def _group_form(number: int, group: Mapping[str, Any], rule: Rule) -> GroupForm:
+    for name in ("amsgrad", "maximize", "capturable", "differentiable", "fused"):
+        if group.get(name):
+            raise CaptureError(
+                f"the optimizer's group {number} has {name}=True, which cannot stand in the step:"
+                f" make the optimizer without it. {WITHOUT}"
+            )
+    if group.get("dampening"):
+        raise CaptureError(
+            f"the optimizer's group {number} has dampening={group['dampening']}, which cannot stand"
+            f" in the step: make the optimizer without it. {WITHOUT}"
+        )
+    for name in ("lr", "weight_decay", "betas"):
+        values = group.get(name, 0.0)
+        for value in values if isinstance(values, tuple) else (values,):
+            if isinstance(value, torch.Tensor):
+                raise CaptureError(
+                    f"{name} of the optimizer's group {number} is a tensor; in the step it must be"
+                    f" a number. {WITHOUT}"
+                )
+    decay: Decay = "none"
+    if group["weight_decay"] != 0:
+        decay = "decoupled" if group.get("decoupled_weight_decay") else "coupled"
+    return GroupForm(rule, decay, group.get("momentum", 0) != 0, bool(group.get("nesterov", False)))

@@ -91,7 +91,6 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         self.reader = reader
         self._fake_mode = fake_mode
         self.backward = False
-        self.fixed_site: Site | None = None  # overrides, for the optimizer's update
         self.outside: dict[int, torch.Tensor] = {}  # real tensors that operators read, by id
         # Called with the path of each module whose forward has ended.
         self.on_leave: Callable[[str], None] = lambda _path: None
@@ -203,8 +202,6 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
 
     def site_here(self) -> Site:
         """Of the operator that runs, or of the code that asks."""
-        if self.fixed_site is not None:
-            return self.fixed_site
         node = internals.current_autograd_node()
         if node is not None:
             site = self._site_of.get(internals.node_sequence_number(node), NOWHERE)

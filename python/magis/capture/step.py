@@ -15,10 +15,13 @@ from magis.capture.checks import check_batch, check_model, resolve_device
 from magis.capture.ir import Site
 from magis.capture.layout import add_outputs
 from magis.capture.names import assign_names
-from magis.capture.optimizers import make_optimizer
+from magis.capture.optimizers import WITHOUT, OptimizerForm, OptimizerView
 from magis.capture.reads import Check, Guards
+from magis.capture.sites import place
 from magis.capture.text import DTYPE_WORDS, graph_text
 from magis.capture.trace import Settings, Traced, trace_step
+from magis.capture.updates import add_updates
+from magis.errors import CaptureError
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Capture:
     guards: Guards | None = None
     checks: tuple[Check, ...] = ()
     folded: tuple[Site, ...] = ()  # where it read what is the same at every run
+    optimizer: OptimizerForm | None = None  # whose updates are in the step
 
 
 def capture(
@@ -51,7 +55,7 @@ def capture(
     *,
     device: str | None = None,
     autocast: torch.dtype | None = None,
-    optimizer: str | None = None,
+    optimizer: OptimizerView | torch.optim.Optimizer | None = None,
     meta: Mapping[str, str] | None = None,
 ) -> Capture:
     """Captures loss_fn(model, *batch), or loss_fn(model, **batch) for a dict, and its gradients.
@@ -67,9 +71,9 @@ def capture(
     device: what to plan for; the device that model and batch are on if None. autocast: run forward
     and loss under torch.autocast of this dtype; if None, as the surrounding context says.
         Gradients are computed outside of it, as PyTorch recommends.
-    optimizer: "sgd" or "adamw" puts the update into the step, with PyTorch's default settings for
-    AdamW and a learning
-        rate of 1e-3; new parameters then come out in place of gradients.
+    optimizer: SGD, Adam or AdamW of torch.optim over parameters of the model. Its updates become
+        part of the step, and the gradients that they use do not come out any more. Learning rates,
+        betas, weight decays and step counts are runtime scalars.
     meta: recorded in the text's header.
 
     Raises CaptureError, which names the module and the source line.
@@ -79,13 +83,19 @@ def capture(
     chosen = resolve_device(model, batch, device)
     if autocast is None and torch.is_autocast_enabled(chosen.type):
         autocast = torch.get_autocast_dtype(chosen.type)
-    settings = Settings(chosen, autocast, make_optimizer(optimizer))
+    settings = Settings(chosen, autocast)
+    if isinstance(optimizer, torch.optim.Optimizer):
+        optimizer = OptimizerView(optimizer, dict(model.named_parameters()))
     traced = trace_step(model, loss_fn, batch, settings)
+    if optimizer is not None and traced.checks:
+        raise CaptureError(_cannot_be_abandoned(traced))
 
     canonical = CanonicalPass(traced, settings.traced_on)
     returned, expressions = canonical.run()
     builder = canonical.builder
     add_outputs(builder, traced.outputs, returned, traced.gradient_targets)
+    if optimizer is not None:
+        add_updates(builder, optimizer)
     remove_dead_code(builder.graph)
     assign_names(builder.graph)
     header = dict(meta or {})
@@ -96,7 +106,7 @@ def capture(
     if traced.guards is not None or traced.checks:
         header.setdefault("specialised", _specialised(traced))
     if optimizer is not None:
-        header.setdefault("optimizer", optimizer)
+        header.setdefault("optimizer", optimizer.name)
     return Capture(
         text=graph_text(builder.graph, chosen, header),
         device=chosen,
@@ -109,6 +119,15 @@ def capture(
         guards=traced.guards,
         checks=traced.checks,
         folded=traced.folded,
+        optimizer=None if optimizer is None else optimizer.form(),
+    )
+
+
+def _cannot_be_abandoned(traced: Traced) -> str:
+    return (
+        f"{place(traced.checks[0].site)}: the step decides by a value that it computes, and must be"
+        " able to stop before it has changed anything; with the optimizer in the step it cannot."
+        f" {WITHOUT}"
     )
 
 

@@ -1,6 +1,4 @@
-"""Traces one training step of a model on fake tensors: forward, loss, gradients, and the
-optimizer's update if asked.
-"""
+"""Traces one training step of a model on fake tensors: forward, loss, gradients."""
 
 from __future__ import annotations
 
@@ -34,7 +32,6 @@ from magis.capture.explain import data_dependent, explain
 from magis.capture.fakes import DropoutOfGpus, device_to_trace_on, make_fake_mode
 from magis.capture.ir import InputKind, OutputKind, Site
 from magis.capture.isolate import isolated, swap_tensors
-from magis.capture.optimizers import Optimizer
 from magis.capture.outputs import (
     Outputs,
     checked_loss,
@@ -57,7 +54,6 @@ _SCALAR_HINT = 0.7390851332151607
 class Settings:
     device: torch.device
     autocast: torch.dtype | None
-    optimizer: Optimizer | None
 
     @property
     def traced_on(self) -> torch.device:
@@ -186,10 +182,6 @@ class _Step:
             if isinstance(leaf, TensorLeaf):
                 self.inputs.append(StepInput("batch", leaf.path, fake(batch[leaf.path])))
                 self.differentiated[leaf.path] = batch[leaf.path].requires_grad
-        if self.settings.optimizer is not None:
-            trained = {n: p for n, p in self.parameters.items() if p.requires_grad}
-            for path, tensor in self.settings.optimizer.state(trained).items():
-                self.inputs.append(StepInput("state", path, fake(tensor)))
         for leaf in self.batch_leaves:
             if isinstance(leaf, ScalarLeaf):
                 self.inputs.append(
@@ -280,7 +272,7 @@ class _Step:
         with _autocast(self.settings.device, None):
             gradients = torch.autograd.grad(loss, list(targets.values()), allow_unused=True)
         with torch.no_grad():
-            self._collect_gradients(dict(zip(targets, gradients, strict=True)), live)
+            self._collect_gradients(dict(zip(targets, gradients, strict=True)))
 
     def _forward(self, live: Mapping[tuple[InputKind, str], Any]) -> torch.Tensor | None:
         """Runs model and loss, records what they return, and gives back the loss; None when there
@@ -308,12 +300,7 @@ class _Step:
         self.outputs.add_result(result, has_loss=loss is not None)
         return loss
 
-    def _collect_gradients(
-        self,
-        gradients: Mapping[str, torch.Tensor | None],
-        live: Mapping[tuple[InputKind, str], Any],
-    ) -> None:
-        present: dict[str, torch.Tensor] = {}
+    def _collect_gradients(self, gradients: Mapping[str, torch.Tensor | None]) -> None:
         for path, gradient in gradients.items():
             if gradient is None:
                 continue
@@ -322,29 +309,7 @@ class _Step:
                     f"the gradient of {path} is {gradient.layout}; only dense gradients are"
                     " supported. Build the embedding with sparse=False."
                 )
-            present[path] = gradient
-        optimizer = self.settings.optimizer
-        if optimizer is None:
-            for path, gradient in present.items():
-                self.outputs.add("grad", path, gradient.detach())
-            return
-        state = {path: value for (kind, path), value in live.items() if kind == "state"}
-        self.recorder.fixed_site = Site("", f"optimizer {optimizer.name}")
-        shared = optimizer.shared(state)
-        new_state: dict[str, torch.Tensor] = {}
-        for path, gradient in present.items():
-            if path not in self.parameters:
-                self.outputs.add("grad", path, gradient.detach())
-                continue
-            self.recorder.fixed_site = Site(path.rpartition(".")[0], f"optimizer {optimizer.name}")
-            updated, changed = optimizer.update(
-                path, live["param", path].detach(), gradient, state, shared
-            )
-            self.outputs.add("param", path, updated)
-            new_state.update(changed)
-        self.recorder.fixed_site = None
-        for path, value in new_state.items():
-            self.outputs.add("state", path, value)
+            self.outputs.add("grad", path, gradient.detach())
 
     def _collect_writes(self, live: Mapping[tuple[InputKind, str], Any]) -> None:
         """Buffers (and, under no_grad, parameters) that the step wrote to or put another tensor in

@@ -21,6 +21,8 @@ from magis.report import MemoryReport
 from magis.report.render import summary_view
 
 if TYPE_CHECKING:
+    import torch
+
     from magis import _core
     from magis.capture import Capture
 
@@ -52,7 +54,10 @@ def capture(
     ] = None,
     optimizer: Annotated[
         str | None,
-        typer.Option(metavar="sgd|adamw", help="Put the optimizer's update into the step."),
+        typer.Option(
+            metavar="sgd|adam|adamw",
+            help="Put the update by this optimizer, with PyTorch's defaults, into the step.",
+        ),
     ] = None,
     device: Annotated[
         str, typer.Option(metavar="cpu|cuda", help="The device that the step is to run on.")
@@ -80,13 +85,14 @@ def capture(
     check_writable(target, "--output")
     one_of("--device", device, ("cpu", "cuda"))
     if optimizer is not None:
-        one_of("--optimizer", optimizer, ("sgd", "adamw"))
+        one_of("--optimizer", optimizer, ("sgd", "adam", "adamw"))
     if autocast is not None:
         one_of("--autocast", autocast, list(_AUTOCAST))
     with spinner(f"capturing {name}"):
         workload = _workload(name, options, device)
-        captured = _captured(workload, device, autocast, optimizer)
-        graph, replayed = _checked(workload, captured, optimizer, tolerance)
+        update = _optimizer(workload, optimizer)
+        captured = _captured(workload, device, autocast, update)
+        graph, replayed = _checked(workload, captured, update, tolerance)
     write_text(target, graph.text())
     memory = MemoryReport.of_graph(graph, device=device_profile(None, graph.device))
     return _outcome(target, memory, replayed, json)
@@ -114,8 +120,19 @@ def _weights_device(options: ZooOptions, device: str) -> str:
     return device
 
 
+def _optimizer(workload: Workload, name: str | None) -> torch.optim.Optimizer | None:
+    if name is None:
+        return None
+    from magis.capture.optimizers import optimizer_named
+
+    return optimizer_named(name, workload.model.parameters())
+
+
 def _captured(
-    workload: Workload, device: str, autocast: str | None, optimizer: str | None
+    workload: Workload,
+    device: str,
+    autocast: str | None,
+    optimizer: torch.optim.Optimizer | None,
 ) -> Capture:
     import torch
 
@@ -133,7 +150,10 @@ def _captured(
 
 
 def _checked(
-    workload: Workload, captured: Capture, optimizer: str | None, tolerance: float | None
+    workload: Workload,
+    captured: Capture,
+    optimizer: torch.optim.Optimizer | None,
+    tolerance: float | None,
 ) -> tuple[_core.Graph, str]:
     """The graph to be written, and how it was compared with eager."""
     import torch
@@ -157,12 +177,9 @@ def _checked(
         replayed = (
             f"not replayed: captured for {captured.device.type}, but the weights are not there"
         )
-    elif optimizer is not None:
-        replayed = "not replayed: the update is part of the step"
     else:
-        difference = Trial(workload, captured, _core.Plan.program_order(graph)).difference(
-            tolerance
-        )
+        plan = _core.Plan.program_order(graph)
+        difference = Trial(workload, captured, plan, None, optimizer).difference(tolerance)
         if difference is not None:
             raise ReplayError(f"{difference}. On the command line: --tolerance 1e-6")
         replayed = (

@@ -105,12 +105,6 @@ def _read(path: Path) -> tuple[_core.Plan, PlanFile]:
 
     saved = parse_envelope(read_text(path, "`magis optimize -o` makes plans"), str(path))
     found = parse_plan(saved.text, f"{path} (text)")
-    kinds = {output.kind for output in found.graph.outputs}
-    if kinds & {"param", "state"}:
-        raise UsageError(
-            f"{path}: the optimizer's update is part of this plan, and calling such a step is not "
-            "supported yet; capture without --optimizer to run it"
-        )
     return found, saved
 
 
@@ -140,13 +134,14 @@ def _check_device(plan: _core.Plan) -> None:
 def _trial(
     plan: _core.Plan, fingerprint: str, model: str | None, name: str, directory: Path | None
 ) -> Trial:
-    from magis.cli.trial import Trial, capture_again, check_same_graph
+    from magis.cli.trial import Trial, capture_again, check_same_graph, optimizer_of
 
     meta = plan.graph.meta
     workload = workload_of(meta, model, device=plan.graph.device)
-    captured = capture_again(workload, meta, plan.graph.device)
+    optimizer = optimizer_of(workload, meta)
+    captured = capture_again(workload, meta, plan.graph.device, optimizer)
     check_same_graph(plan, fingerprint, captured, name)
-    return Trial(workload, captured, plan, directory)
+    return Trial(workload, captured, plan, directory, optimizer)
 
 
 def _check_memory(

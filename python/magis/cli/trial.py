@@ -15,6 +15,7 @@ import torch
 
 from magis import _core
 from magis.capture import Capture, capture
+from magis.capture.optimizers import optimizer_named
 from magis.cli.workload import Workload
 from magis.errors import PlanError, ReplayError
 from magis.measure import measure_peak
@@ -22,6 +23,7 @@ from magis.runtime import replay
 from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.host_pool import HostPool
+from magis.runtime.in_step import InStepOptimizer
 from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import captured_fingerprint, without_scratch
 from magis.runtime.planned import PlannedStep
@@ -49,6 +51,7 @@ class Trial:
         captured: Capture,
         plan: _core.Plan,
         offload_directory: Path | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
         self._model = workload.model
         self._device = captured.device
@@ -60,12 +63,17 @@ class Trial:
         self._as_if_compiled = captured.as_if_compiled
         self._arguments = Arguments(workload.batch)
         self._view = ModelView(workload.model)
+        self._optimizer = None if optimizer is None else InStepOptimizer(optimizer, None)
+        if self._optimizer is not None:
+            self._optimizer.create_state(plan.graph, self._view)
+        self._written = replay.written_parameters(plan.graph)
         self._step = PlannedStep(
             captured,
             CompiledPlan(plan, captured.device, host=HostPool(captured.device, offload_directory)),
             self._arguments.paths,
             captured.device,
             _no_accumulation,
+            self._optimizer,
         )
 
     @property
@@ -76,7 +84,9 @@ class Trial:
         """How the plan's results differ from eager's, in words; None if they do not."""
         with self._modes():
             eager = replay.trace_eager(
-                self._model, self._loss_fn, self._arguments, self._view, self._device
+                *(self._model, self._loss_fn, self._arguments, self._view, self._device),
+                written=self._written,
+                optimizer=self._optimizer,
             )
         planned = replay.trace_planned(self._step, self._arguments, self._view, self._device)
         try:
@@ -94,7 +104,7 @@ class Trial:
 
     def warm_up(self) -> None:
         """One step of the plan."""
-        with sandbox(self._view):
+        with self._sandbox():
             self._run_planned()
 
     def planned(self) -> Run:
@@ -125,7 +135,7 @@ class Trial:
         samples = []
         with self._step.base.instrumented(clock):
             for _ in range(rounds):
-                with sandbox(self._view):
+                with self._sandbox():
                     self._run_planned()
                 samples.append(clock.seconds)
         return [median(seconds) for seconds in zip(*samples, strict=True)]
@@ -133,7 +143,7 @@ class Trial:
     def step_seconds(self) -> float:
         """Of one step of the plan, by the clock that operators are timed with."""
         now = CpuClock().now
-        with sandbox(self._view):
+        with self._sandbox():
             start = now()
             result = self._run_planned()
             seconds = now() - start
@@ -141,12 +151,12 @@ class Trial:
         return seconds
 
     def _measured(self, run: Callable[[], Any]) -> Run:
-        with sandbox(self._view):
+        with self._sandbox():
             found = measure_peak(run, device=self._device)
         return Run(found.peak_bytes, found.other_peak_bytes, found.method, [])
 
     def _seconds(self, run: Callable[[], Any]) -> float:
-        with sandbox(self._view):
+        with self._sandbox():
             self._wait()
             start = time.perf_counter()
             result = run()
@@ -161,7 +171,11 @@ class Trial:
 
     def _run_eager(self) -> Any:
         with self._modes():
-            return replay.run_eager(self._model, self._loss_fn, self._arguments.cut_off())
+            arguments = self._arguments.cut_off()
+            return replay.run_eager(self._model, self._loss_fn, arguments, self._optimizer)
+
+    def _sandbox(self) -> contextlib.AbstractContextManager[None]:
+        return sandbox(self._view, self._written, self._optimizer)
 
     def _modes(self) -> contextlib.AbstractContextManager[None]:
         """Around an eager run: autocast, if there is only a forward pass to run under it."""
@@ -187,7 +201,18 @@ def _under_autocast(
     return wrapped
 
 
-def capture_again(workload: Workload, meta: dict[str, str], device: str) -> Capture:
+def optimizer_of(workload: Workload, meta: dict[str, str]) -> torch.optim.Optimizer | None:
+    """An optimizer like the one whose updates are in the graph with `meta`."""
+    name = meta.get("optimizer")
+    return None if name is None else optimizer_named(name, workload.model.parameters())
+
+
+def capture_again(
+    workload: Workload,
+    meta: dict[str, str],
+    device: str,
+    optimizer: torch.optim.Optimizer | None,
+) -> Capture:
     """The workload captured as the graph with `meta` was."""
     words = {"bf16": torch.bfloat16, "f16": torch.float16}
     return capture(
@@ -196,6 +221,7 @@ def capture_again(workload: Workload, meta: dict[str, str], device: str) -> Capt
         workload.batch,
         device=device,
         autocast=words.get(meta.get("autocast", "")),
+        optimizer=optimizer,
     )
 
 

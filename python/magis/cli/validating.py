@@ -76,14 +76,15 @@ def validate(
 
 def _step_seconds(plans: list[_core.Plan], model: str | None) -> list[list[float]]:
     """Samples of each plan's step, taken in turns."""
-    from magis.cli.trial import Trial, capture_again, check_same_graph
+    from magis.cli.trial import Trial, capture_again, check_same_graph, optimizer_of
     from magis.cli.workload import workload_of
 
     graph = plans[0].graph
     workload = workload_of(graph.meta, model, device=graph.device)
-    captured = capture_again(workload, graph.meta, graph.device)
+    optimizer = optimizer_of(workload, graph.meta)
+    captured = capture_again(workload, graph.meta, graph.device, optimizer)
     check_same_graph(plans[0], "", captured, "the graph")
-    trials = [Trial(workload, captured, plan) for plan in plans]
+    trials = [Trial(workload, captured, plan, None, optimizer) for plan in plans]
     for trial in trials:
         trial.warm_up()
     samples: list[list[float]] = [[] for _ in trials]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
 from magis import _core
@@ -15,6 +16,7 @@ from magis.runtime.batch import Arguments
 from magis.runtime.call import outside_inference_mode
 from magis.runtime.frontier import Frontier
 from magis.runtime.host_pool import HostPool
+from magis.runtime.in_step import InStepOptimizer
 from magis.runtime.offload import OffloadTo, choose_offload
 from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
@@ -31,6 +33,8 @@ def optimize(
     *,
     memory_limit: int | float | str | None = None,
     latency_limit: float | str | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    clip_grad_norm: float | None = None,
     device: str | None = None,
     time_budget: float = 10.0,
     strict: bool = False,
@@ -70,6 +74,12 @@ def optimize(
         latency_limit: the longest that the step may take: 1.1 times the baseline, or "10%" slower.
             Give one limit; with
             neither the plan is the one of least memory that takes no more time than the baseline.
+        optimizer: SGD, Adam or AdamW over parameters of the model: its update becomes part of the
+            step, in place of `optimizer.step()` and `zero_grad()`, so that each gradient dies where
+            it is used. Its state stays in the optimizer, where it is looked up at each call, as are
+            learning rates, betas and weight decays: checkpoints and schedulers work as ever.
+        clip_grad_norm: with an optimizer, the norm to which all gradients of the model together
+            are scaled down before the update, as torch.nn.utils.clip_grad_norm_ does.
         device: name of the profile that times come from; by default the one that fits the model's
             device.
         time_budget: seconds for the search, per plan.
@@ -140,6 +150,7 @@ def optimize(
         check_number("tolerance", tolerance, 0)
     if measure is not None:
         check_number("measure", measure, 0)
+    in_step = _in_step(optimizer, clip_grad_norm, loss_fn)
     arguments = Arguments(batch)
     place = device_of(model, arguments)
     profile = choose_profile(device, place)
@@ -176,6 +187,7 @@ def optimize(
         verify=verify,
         tolerance=tolerance,
         host=HostPool(place, offload.directory),
+        optimizer=in_step,
     )
     try:
         with outside_inference_mode():
@@ -188,6 +200,23 @@ def optimize(
             )
     except _core.UserError as error:
         raise MagisError(str(error)) from error
+
+
+def _in_step(
+    optimizer: torch.optim.Optimizer | None,
+    clip_grad_norm: float | None,
+    loss_fn: Callable[..., Any] | None,
+) -> InStepOptimizer | None:
+    if optimizer is None:
+        if clip_grad_norm is not None:
+            raise MagisError(
+                "clip_grad_norm needs an optimizer in the step; with one outside, call "
+                "torch.nn.utils.clip_grad_norm_ between the two"
+            )
+        return None
+    if loss_fn is None:
+        raise MagisError("without a loss there are no gradients: optimizer= needs a loss_fn")
+    return InStepOptimizer(optimizer, clip_grad_norm)
 
 
 def _check_frontier(frontier: Frontier | None, profile: str, exact: bool, batch_parts: int) -> None:

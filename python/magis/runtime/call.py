@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,16 +50,21 @@ class Call:
             for slot, target, way in self.gradients
             if way is Deposit.accumulate
         }
-        versions = {
-            path: internals.version(grad) for path, grad in accumulated.items() if grad is not None
-        }
+        optimizer = self.step.optimizer
+        if optimizer is not None:
+            optimizer.begin()
+        gradients = Versions(accumulated)
+        parameters = Versions({path: self.view.parameters[path] for path in self.step.updated})
         inputs = self.step.inputs(self.plan, self.view, self.leaves, accumulated)
         generators = GeneratorState([self.step.device]) if self.plan.draws_random_numbers else None
+        # Half an update is worse than a Ctrl-C that waits for the step's end.
+        waiting = contextlib.nullcontext() if optimizer is None else DeferredInterrupt()
         try:
-            with plain_modes(self.step.device.type):
-                outputs = self.plan(inputs)
-                self.step.check(self.plan, outputs)
-            result = self._leave(outputs, inputs)
+            with waiting:
+                with plain_modes(self.step.device.type):
+                    outputs = self.plan(inputs)
+                    self.step.check(self.plan, outputs)
+                result = self._leave(outputs, inputs)
         except BaseException as error:
             if self.committed:
                 raise
@@ -68,14 +73,13 @@ class Call:
                 release_frames(error, self.plan.file_name)
                 if generators is not None:
                     generators.restore()
-            touched = [
-                path
-                for path, grad in accumulated.items()
-                if grad is not None and internals.version(grad) != versions[path]
-            ]
-            if touched:
+            if updated := parameters.changed():
+                raise torn_update(error, updated, len(self.step.updated)) from error
+            if touched := gradients.changed():
                 raise torn_step(error, touched, len(self.gradients)) from error
             raise
+        if optimizer is not None:
+            optimizer.finish()
         return result
 
     def _leave(self, outputs: Sequence[torch.Tensor], inputs: Sequence[Any]) -> Any:
@@ -102,7 +106,8 @@ class Call:
     def _new_state(
         self, outputs: Sequence[torch.Tensor], inputs: Sequence[Any]
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Buffers (and parameters that the forward pass writes to) with their new values.
+        """Buffers (and parameters that the forward pass writes to) with their new values. What the
+        optimizer updates is in place already.
 
         No value shares storage with an input.
         """
@@ -110,7 +115,7 @@ class Call:
         found = [
             (places[output.kind][output.path], value)
             for output, value in zip(self.plan.outputs, outputs, strict=True)
-            if output.kind in places
+            if output.kind in places and output.path not in self.step.updated
         ]
         if not found:
             return found
@@ -133,6 +138,8 @@ class Call:
     ) -> None:
         for place, value in state:
             place.copy_(value)
+        if self.step.optimizer is not None:
+            self.step.optimizer.count(self.step.updated, self.view)
         for slot, target, way in self.gradients:
             if way in {Deposit.take, Deposit.add, Deposit.hook}:
                 deposit(target, gradients[slot.path])
@@ -185,12 +192,37 @@ def release_frames(error: BaseException, file_name: str) -> None:
         traceback = traceback.tb_next
 
 
+class Versions:
+    """Tensors by path, and how often each had been written to when this was made."""
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor | None]) -> None:
+        self._tensors = {path: tensor for path, tensor in tensors.items() if tensor is not None}
+        self._versions = [internals.version(tensor) for tensor in self._tensors.values()]
+
+    def changed(self) -> list[str]:
+        pairs = zip(self._tensors.items(), self._versions, strict=True)
+        return [path for (path, t), version in pairs if internals.version(t) != version]
+
+
+def torn_update(error: BaseException, updated: list[str], count: int) -> TornStep:
+    return TornStep(
+        f"the step was broken off by {type(error).__name__} after updates had begun, of "
+        f"{_some(updated)} "
+        f"({len(updated)} of {count}) and their state; go back to a checkpoint. Other "
+        "parameters, buffers and the random generator are as before.",
+        updated,
+    )
+
+
 def torn_step(error: BaseException, touched: list[str], count: int) -> TornStep:
-    names = ", ".join(touched[:8]) + (f" and {len(touched) - 8} more" if len(touched) > 8 else "")
     return TornStep(
         f"the step was broken off by {type(error).__name__} after it had added into the gradients "
-        f"of {names} "
+        f"of {_some(touched)} "
         f"({len(touched)} of {count}); zero the gradients before the next step. "
         "Parameters, buffers and the random generator are as before.",
         touched,
     )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
+from magis.capture.optimizers import OptimizerForm
 from magis.errors import MagisError
 from magis.runtime.model_view import ModelFacts, TensorFacts, tensor_facts
 
@@ -78,6 +79,7 @@ class Key:
     leaves: tuple[Leaf, ...]
     model: ModelFacts
     globals: Globals
+    optimizer: OptimizerForm | None = None
 
 
 def describe_leaf(leaf: Any) -> Leaf:
@@ -122,8 +124,10 @@ def difference(planned: Key, given: Key, paths: list[str]) -> str:
     for path, before, now in zip(paths, planned.leaves, given.leaves, strict=True):
         if before != now:
             return f"{leaf_words(path)}: {_leaf_difference(before, now)}"
-    return _model_difference(planned.model, given.model) or _globals_difference(
-        planned.globals, given.globals
+    return (
+        _model_difference(planned.model, given.model)
+        or _optimizer_difference(planned.optimizer, given.optimizer)
+        or _globals_difference(planned.globals, given.globals)
     )
 
 
@@ -181,6 +185,24 @@ def _model_difference(planned: ModelFacts, given: ModelFacts) -> str | None:
 
 def _mode(training: bool | None) -> str:
     return "no such module" if training is None else "train mode" if training else "eval mode"
+
+
+def _optimizer_difference(planned: OptimizerForm | None, given: OptimizerForm | None) -> str | None:
+    if planned is None or given is None or planned == given:
+        return None
+    if len(planned.groups) != len(given.groups):
+        return (
+            f"the optimizer: {len(planned.groups)} parameter groups planned, {len(given.groups)}"
+            " given"
+        )
+    for number, (before, now) in enumerate(zip(planned.groups, given.groups, strict=True)):
+        if before != now:
+            return f"the optimizer's group {number}: {before} planned, {now} given"
+    if [u.path for u in planned.updates] != [u.path for u in given.updates]:
+        return "the optimizer's parameters"
+    if [u.cohort for u in planned.updates] != [u.cohort for u in given.updates]:
+        return "the optimizer's parameters have not made equally many steps any more"
+    return "the layout of the optimizer's state"
 
 
 def _globals_difference(planned: Globals, given: Globals) -> str:

@@ -16,6 +16,7 @@ from magis.capture.scalars import evaluate
 from magis.runtime.call import Call
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.gradients import Deposit, slots_of
+from magis.runtime.in_step import InStepOptimizer, updated_parameters
 from magis.runtime.model_view import ModelView
 from magis.runtime.speculation import SpeculationFailed
 
@@ -38,6 +39,7 @@ class _Table(Enum):
     scalars = auto()
     constants = auto()
     gradients = auto()
+    state = auto()
 
 
 _TABLE_OF_KIND = {
@@ -47,6 +49,7 @@ _TABLE_OF_KIND = {
     "scalar": _Table.scalars,
     "const": _Table.constants,
     "grad": _Table.gradients,
+    "state": _Table.state,
 }
 
 
@@ -64,12 +67,15 @@ class PlannedStep:
         leaf_paths: Sequence[str],
         device: torch.device,
         plan_accumulation: PlanAccumulation,
+        optimizer: InStepOptimizer | None = None,
     ) -> None:
         self.capture = capture
         self.base = base
         self.device = device
         self.leaf_paths = list(leaf_paths)
         self.slots = slots_of(base.plan.graph, leaf_paths)
+        self.optimizer = optimizer
+        self.updated = [] if optimizer is None else updated_parameters(base.plan.graph)
         self.last = base  # the plan that ran last
         self._plan_accumulation = plan_accumulation
         self._accumulating: dict[frozenset[str], CompiledPlan] = {}
@@ -79,9 +85,11 @@ class PlannedStep:
         """Runs the step on a batch whose leaves are `leaves`, and returns what the loss function
         returned, detached.
 
-        Raises TornStep if it fails after some gradient was added into; after any other failure
-        everything is as before.
+        Raises TornStep if it fails after some gradient was added into, or some parameter updated;
+        after any other failure everything is as before.
         """
+        if self.optimizer is not None:
+            self.optimizer.check(self.updated, view)
         targets = [slot.target(view.parameters, leaves) for slot in self.slots]
         deposits = [slot.deposit(target) for slot, target in zip(self.slots, targets, strict=True)]
         plan = self._choose(deposits)
@@ -96,18 +104,20 @@ class PlannedStep:
         sources = self._sources.get(plan)
         if sources is None:
             sources = self._sources[plan] = self._find_sources(plan)
-        scalars: dict[str, float] = {}
         expressions = [key for table, key in sources if table is _Table.scalars]
-        if expressions:
-            floats = self._floats(leaves)
-            scalars = {key: evaluate(key, floats) for key in expressions}
+        floats = self._floats(leaves) if expressions else {}
+        state: dict[str, torch.Tensor] = {}
+        if self.optimizer is not None and self.capture.optimizer is not None:
+            floats |= self.optimizer.numbers(self.capture.optimizer, view)
+            state = self.optimizer.state(plan.plan.graph, view)
         tables: dict[_Table, Any] = {
             _Table.parameters: view.parameters,
             _Table.buffers: view.buffers(),
             _Table.leaves: leaves,
-            _Table.scalars: scalars,
+            _Table.scalars: {key: evaluate(key, floats) for key in expressions},
             _Table.constants: plan.constants,
             _Table.gradients: grads,
+            _Table.state: state,
         }
         return [tables[table][key] for table, key in sources]
 

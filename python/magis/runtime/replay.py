@@ -20,6 +20,7 @@ from magis.runtime.batch import Arguments
 from magis.runtime.call import without_autocast
 from magis.runtime.generator import GeneratorState
 from magis.runtime.guards import leaf_words
+from magis.runtime.in_step import InStepOptimizer
 from magis.runtime.model_view import ModelView
 from magis.runtime.planned import PlannedStep
 from magis.runtime.sandbox import same_bits, sandbox
@@ -71,12 +72,19 @@ class Trace:
     results: list[tuple[str, Any]]  # path, leaf of what the loss function returned
     gradients: dict[str, torch.Tensor | None]
     state: dict[str, torch.Tensor]  # buffers, and parameters that the step writes to
+    optimizer: dict[str, torch.Tensor]  # its state
     generators: GeneratorState
     peak_bytes: int | None = None  # above what was allocated on entry; None: not measured
 
 
-def run_eager(model: torch.nn.Module, loss_fn: LossFunction | None, arguments: Arguments) -> Any:
-    """One ordinary step: gradients are added, the result comes back detached.
+def run_eager(
+    model: torch.nn.Module,
+    loss_fn: LossFunction | None,
+    arguments: Arguments,
+    optimizer: InStepOptimizer | None = None,
+) -> Any:
+    """One ordinary step: gradients are added, or used up by the optimizer if there is one, and the
+    result comes back detached.
 
     Forward pass and loss run under the caller's autocast, backward without it, as PyTorch
     recommends. Without a loss function the model alone runs, without autograd.
@@ -89,6 +97,8 @@ def run_eager(model: torch.nn.Module, loss_fn: LossFunction | None, arguments: A
         loss = pytree.tree_leaves(result)[0]
         with without_autocast(loss.device.type):
             loss.backward()
+    if optimizer is not None:
+        optimizer.step_eagerly(model)
     return pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), opened(result))
 
 
@@ -99,16 +109,18 @@ def trace_eager(
     view: ModelView,
     device: torch.device,
     written: Collection[str] = (),
+    optimizer: InStepOptimizer | None = None,
 ) -> Trace:
     """What eager PyTorch leaves behind for this batch, and its peak.
 
-    The model is afterwards as before. `written` names the parameters that the step writes to.
+    The model and the optimizer are afterwards as before. `written` names the parameters that the
+    step writes to.
     """
     arguments = arguments.cut_off()
-    with sandbox(view, written):
+    with sandbox(view, written, optimizer):
         with measured_peak(device) as peak:
-            result = run_eager(model, loss_fn, arguments)
-        trace = _trace(result, arguments, view, device, written)
+            result = run_eager(model, loss_fn, arguments, optimizer)
+        trace = _trace(result, arguments, view, device, written, optimizer)
     trace.peak_bytes = peak[0]
     return trace
 
@@ -119,13 +131,13 @@ def trace_planned(
     """What the planned step leaves behind for this batch. The model is afterwards as before."""
     arguments = arguments.cut_off()
     written = written_parameters(step.base.plan.graph)
-    with sandbox(view, written):
+    with sandbox(view, written, step.optimizer):
         result = step.run(view, arguments.leaves)
-        return _trace(result, arguments, view, device, written)
+        return _trace(result, arguments, view, device, written, step.optimizer)
 
 
 def written_parameters(graph: _core.Graph) -> list[str]:
-    """Parameters that the forward pass writes to (under no_grad: a moving average, say)."""
+    """Parameters that the step writes to: the optimizer, or the forward pass (under no_grad)."""
     return [output.path for output in graph.outputs if output.kind == "param"]
 
 
@@ -135,6 +147,7 @@ def _trace(
     view: ModelView,
     device: torch.device,
     written: Collection[str],
+    optimizer: InStepOptimizer | None,
 ) -> Trace:
     leaves = pytree.tree_flatten_with_path(opened(result))[0]
     gradients: dict[str, torch.Tensor | None] = {
@@ -144,10 +157,12 @@ def _trace(
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             gradients[path] = leaf.grad
     state = {**view.buffers(), **{name: view.parameters[name] for name in written}}
+    kept = {} if optimizer is None else optimizer.tensors(view)
     return Trace(
         [(pytree.keystr(path), leaf) for path, leaf in leaves],
         gradients,
         {name: tensor.detach().clone() for name, tensor in state.items()},
+        {name: tensor.clone() for name, tensor in kept.items()},
         GeneratorState([device]),
     )
 
@@ -223,6 +238,9 @@ def _differences(
         kind = "parameter" if path in view.parameters else "buffer"
         name = f"{kind} {path} of {view.module_of(path)}"
         yield from _tensor_difference(name, value, planned.state[path], tolerance)
+    for path, value in eager.optimizer.items():
+        name = f"the optimizer's {path.rpartition('.')[2]} of {path.rpartition('.')[0]}"
+        yield from _tensor_difference(name, value, planned.optimizer[path], tolerance)
     for path, grad in eager.gradients.items():
         name = _gradient_name(path, view)
         yield from _gradient_difference(name, grad, planned.gradients[path], tolerance)

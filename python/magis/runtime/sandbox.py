@@ -11,23 +11,29 @@ import torch
 
 from magis import _torch_internals as internals
 from magis.capture.isolate import restored_generators, restored_modules
+from magis.runtime.in_step import InStepOptimizer
 from magis.runtime.model_view import ModelView
 
 
 @contextlib.contextmanager
-def sandbox(view: ModelView, written: Iterable[str] = ()) -> Iterator[None]:
+def sandbox(
+    view: ModelView, written: Iterable[str] = (), optimizer: InStepOptimizer | None = None
+) -> Iterator[None]:
     """While the block runs gradients are set aside (they are None) and gradient hooks are silent.
 
     At its end parameters' gradients and hooks, what the modules hold (buffers with their values,
     attributes), and the random generators of PyTorch, Python and NumPy are as they were on entry.
     Of the parameters' values only those named in `written` are looked after: hardly any step
-    changes one.
+    changes one without an optimizer. That optimizer's state is put back, too; its hooks are silent.
     """
+    state = {} if optimizer is None else optimizer.tensors(view)
+    parameters = [view.parameters[name] for name in written]
     with (
         restored_modules(view.model),
         restored_generators(),
-        _restored_values([*view.buffers().values(), *(view.parameters[name] for name in written)]),
+        _restored_values([*view.buffers().values(), *parameters, *state.values()]),
         _without_gradients(view),
+        contextlib.nullcontext() if optimizer is None else optimizer.silenced(),
     ):
         yield
 

@@ -107,7 +107,7 @@ class Step:
                     planned = self._after_failure(planned, failed, arguments, tried)
             self.eager_calls += 1
             model, loss_fn = self._workshop.model, self._workshop.loss_fn
-            return run_eager(model, loss_fn, arguments.for_autograd())
+            return run_eager(model, loss_fn, arguments.for_autograd(), self._workshop.optimizer)
 
     @property
     def report(self) -> Report:
@@ -147,6 +147,7 @@ class Step:
             tuple(describe_leaf(leaf) for leaf in arguments.leaves),
             self._view.facts(),
             Globals.now(self._workshop.device.type),
+            None if self._workshop.optimizer is None else self._workshop.optimizer.form(self._view),
         )
 
     def _plan_for(self, arguments: Arguments) -> Planned | None:

@@ -22,6 +22,7 @@ from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.free_memory import free_bytes
 from magis.runtime.host_pool import HostPool
+from magis.runtime.in_step import InStepOptimizer
 from magis.runtime.lower_bound import check_lower_bound
 from magis.runtime.model_view import ModelView
 from magis.runtime.parts import what_stays_whole
@@ -80,6 +81,7 @@ class Workshop:
         verify: Verify,
         tolerance: float | None,
         host: HostPool,
+        optimizer: InStepOptimizer | None = None,
     ) -> None:
         self.model = model
         self.loss_fn = loss_fn
@@ -88,6 +90,7 @@ class Workshop:
         self.verify = verify
         self.tolerance = tolerance
         self.host = host
+        self.optimizer = optimizer
         self._without_room: dict[tuple[str, Bound, bool], Found] = {}
 
     @property
@@ -110,6 +113,8 @@ class Workshop:
         """
         room = self._room()  # before eager runs here: what it leaves behind is gone again later
         captured, graph = self.capture(arguments)
+        if self.optimizer is not None:
+            self.optimizer.create_state(graph, view)
         settings = self._settings_for(graph, room)
         if first and settings.frontier and not settings.has_plans_for(graph):
             warnings.warn(_OTHER_FRONTIER, stacklevel=4)
@@ -137,7 +142,9 @@ class Workshop:
             return self._plan_accumulation(planned, graph, bound, paths)
 
         def step_of(base: CompiledPlan) -> PlannedStep:
-            return PlannedStep(captured, base, arguments.paths, self.device, plan_accumulation)
+            return PlannedStep(
+                *(captured, base, arguments.paths, self.device, plan_accumulation, self.optimizer)
+            )
 
         result, base = self._search(graph, settings, bound)
         step = step_of(base)
@@ -170,7 +177,9 @@ class Workshop:
         ReplayError.
         """
         written = replay.written_parameters(step.base.plan.graph)
-        eager = replay.trace_eager(self.model, self.loss_fn, arguments, view, self.device, written)
+        eager = replay.trace_eager(
+            *(self.model, self.loss_fn, arguments, view, self.device, written, self.optimizer)
+        )
         planned = replay.trace_planned(step, arguments, view, self.device)
         self._compare(eager, planned, step, view)
 
@@ -229,7 +238,12 @@ class Workshop:
 
     def _capture(self, arguments: Arguments) -> Capture:
         batch = arguments.cut_off().batch
-        return capture(self.model, self.loss_fn, batch, device=self._capture_device())
+        optimizer = None
+        if self.optimizer is not None:
+            optimizer = self.optimizer.view(ModelView(self.model))
+        return capture(
+            *(self.model, self.loss_fn, batch), device=self._capture_device(), optimizer=optimizer
+        )
 
     def _capture_device(self) -> str | None:
         """Weights on the meta device can be planned for a machine that is not this one."""
@@ -291,7 +305,9 @@ class Workshop:
         if self.verify == "off" or not self.runs_here or not self._fits(baseline, view):
             return None
         written = replay.written_parameters(graph)
-        return replay.trace_eager(self.model, self.loss_fn, arguments, view, self.device, written)
+        return replay.trace_eager(
+            *(self.model, self.loss_fn, arguments, view, self.device, written, self.optimizer)
+        )
 
     def _fits(self, baseline: _core.Simulation, view: ModelView) -> bool:
         copies = sum(buffer.untyped_storage().nbytes() for buffer in view.buffers().values())
@@ -300,6 +316,9 @@ class Workshop:
         gradients = sum(
             p.untyped_storage().nbytes() for p in view.parameters.values() if p.requires_grad
         )
+        if self.optimizer is not None:  # put back after each of the two runs, and compared
+            state = self.optimizer.tensors(view).values()
+            copies += gradients + sum(tensor.untyped_storage().nbytes() for tensor in state)
         needed = int(1.1 * baseline.transient_peak_bytes) + 2 * copies + gradients
         return bool(needed <= free_bytes(self.device))
 
@@ -334,7 +353,9 @@ class Workshop:
     ) -> PlannedStep:
         """The captured graph in program order."""
         plan = CompiledPlan(_core.Plan.program_order(graph), self.device)
-        return PlannedStep(step.capture, plan, arguments.paths, self.device, _never_accumulates)
+        return PlannedStep(
+            *(step.capture, plan, arguments.paths, self.device, _never_accumulates, self.optimizer)
+        )
 
     def _replay_smaller(self, step: PlannedStep, arguments: Arguments, view: ModelView) -> str:
         operators = _operator_names(step.capture.text)
@@ -352,7 +373,9 @@ class Workshop:
             if not self._fits(baseline_of(graph, self.settings.profile), view):
                 continue
             base = CompiledPlan(transplant(step.base.plan, graph), self.device, host=self.host)
-            small = PlannedStep(captured, base, smaller.paths, self.device, _never_accumulates)
+            small = PlannedStep(
+                *(captured, base, smaller.paths, self.device, _never_accumulates, self.optimizer)
+            )
             self.compare_with_eager(small, smaller, view)
             return f"on the batch cut to {length}, as eager does not fit: {self._agreement(small)}"
         return (

@@ -27,14 +27,20 @@ _INDEXING: dict[str, tuple[int, int, int | None]] = {
 
 
 def inputs_from(
-    text: str, model: nn.Module, batch: Any, *, state: Mapping[str, Tensor] | None = None
+    text: str,
+    model: nn.Module,
+    batch: Any,
+    *,
+    state: Mapping[str, Tensor] | None = None,
+    scalars: Mapping[str, float] | None = None,
 ) -> dict[str, Value]:
     """The inputs that `text` names, from the model that it was captured from and a batch of the
     same structure.
 
     Parameters, buffers and gradients are found by module path, the batch's tensors and scalars by
-    their place in `batch` ("[0]", "['input_ids']"), optimizer state in `state` by path. Values by
-    name, as `evaluate` takes them.
+    their place in `batch` ("[0]", "['input_ids']"), optimizer state in `state` by path, scalars
+    that are not in the batch in `scalars` by their expression. Values by name, as `evaluate` takes
+    them.
     """
     found: dict[str, Value] = {}
     for declared in parse(text).inputs:
@@ -48,6 +54,8 @@ def inputs_from(
                 found[declared.name] = model.get_parameter(declared.path).grad
             elif declared.kind == "state":
                 found[declared.name] = (state or {})[declared.path]
+            elif declared.kind == "scalar" and declared.path in (scalars or {}):
+                found[declared.name] = (scalars or {})[declared.path]
             elif declared.kind in ("batch", "scalar"):
                 found[declared.name] = _in_batch(batch, declared.path)
         except (AttributeError, KeyError, IndexError, TypeError) as error:

@@ -217,6 +217,21 @@ TEST(Precedence, WritesWaitForEarlierReadersAndLaterReadersForWrites) {
   EXPECT_EQ(predecessors_of(graph, "r4"), "w3 ");
 }
 
+TEST(Precedence, UpdatesWaitForTheLoss) {
+  const Graph graph = parse(
+      "batch %x \"x\" : f32[4]\n"
+      "param %p \"p\" : f32[4]\n"
+      "buffer %b \"b\" : f32[4]\n"
+      "%early = aten.mul_.Scalar(%b, 0.5) : none backward\n"  // before it in the program
+      "%loss = aten.sum(%x) : f32[]\n"
+      "%forward = aten.mul_.Scalar(%b, 0.5) : none\n"
+      "%update = aten.mul_.Scalar(%p, 0.5) : none backward\n"
+      "output loss \"\" %loss\n");
+  EXPECT_EQ(predecessors_of(graph, "early"), "");
+  EXPECT_EQ(predecessors_of(graph, "forward"), "early ");
+  EXPECT_EQ(predecessors_of(graph, "update"), "loss ");
+}
+
 TEST(Precedence, WritesToListsOfTensors) {
   const Graph graph = parse(
       "param %p \"p\" : f32[4]\n"

@@ -60,7 +60,8 @@ def test_the_optimizer_in_the_step(magis: Magis, folder: Path) -> None:
     assert magis("capture", "mlp", "--optimizer", "sgd").status == 0
     graph = _core.Graph.parse((folder / "mlp.magis").read_text())
     assert "param" in {output.kind for output in graph.outputs}
-    assert graph.meta["optimizer"] == "sgd"
+    assert graph.meta["optimizer"] == "SGD"
+    assert graph.meta["replay"] == "bitwise equal to eager"
 
 
 def test_autocast_is_compared_with_eager_under_autocast(magis: Magis, folder: Path) -> None:
@@ -84,7 +85,7 @@ def test_autocast_is_compared_with_eager_under_autocast(magis: Magis, folder: Pa
         (["mlp", "--dtype", "int8"], ["int8", "float32"]),
         (["mlp", "--variant", "toy"], ['"toy"', "real or paper"]),
         (["mlp", "--device", "tpu"], ["--device", '"tpu"', "cpu, cuda"]),
-        (["mlp", "--optimizer", "adam"], ["--optimizer", '"adam"', '"adamw"']),
+        (["mlp", "--optimizer", "lion"], ["--optimizer", '"lion"', "sgd, adam, adamw"]),
         (["mlp", "--autocast", "int8"], ["--autocast", '"int8"', "bfloat16"]),
         (["absent.py:make"], ["absent.py: no such file"]),
         (["train.py"], ["does not say which function", "train.py:FUNCTION"]),

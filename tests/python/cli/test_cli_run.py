@@ -199,11 +199,15 @@ def test_what_is_no_plan_for_this_machine(plan: Path, magis: Magis, tmp_path: Pa
     assert_user_error(magis("run", damaged), "damaged.json", "walk")
     assert magis("run", plan, "--rounds", "0").status == 2
 
-    magis("capture", "mlp", "--optimizer", "sgd", "-o", "sgd.magis")
-    magis(
-        "optimize", "sgd.magis", "--latency-limit", "1.1", "--state-budget", "1", "-o", "sgd.json"
-    )
-    assert_user_error(magis("run", "sgd.json"), "the optimizer's update is part of this plan")
+
+def test_a_plan_with_the_optimizer_inside(magis: Magis) -> None:
+    magis("capture", "mlp", "--optimizer", "adamw", "-o", "adamw.magis")
+    budget = ("--latency-limit", "1.1", "--state-budget", "1")
+    magis("optimize", "adamw.magis", *budget, "-o", "adamw.json")
+    found = magis("run", "adamw.json", "--json")
+    assert found.status == 0
+    assert json.loads(found.out)["promise_kept"]
+    assert json.loads(found.out)["equal"]
 
 
 @pytest.fixture

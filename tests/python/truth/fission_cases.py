@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from optimizer_states import states
+from optimizer_states import captured_step, step_inputs
 from plan_accounts import step_of
 from torch import Tensor
 
 from magis import _core, measure, zoo
-from magis.capture import capture
-from magis.verify import FissionCheck, inputs_from
+from magis.verify import FissionCheck
 from magis.verify.tensors import constant
 from magis.verify.text import parse
 
@@ -91,8 +90,8 @@ class Subject:
         model, loss_fn, batch = zoo.build(
             case.name, variant=case.variant, batch=case.batch, **options
         )
-        self.text = capture(model, loss_fn, batch, optimizer=case.optimizer).text
-        inputs = inputs_from(self.text, model, batch, state=states(self.text))
+        self.text = captured_step(model, loss_fn, batch, case.optimizer).text
+        inputs = step_inputs(self.text, model, batch, case.optimizer)
         constants = {i.name: constant(i) for i in parse(self.text).inputs if i.kind == "const"}
         self.values = inputs | constants
         self.truth = FissionCheck(self.text, inputs)

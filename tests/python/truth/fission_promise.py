@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from optimizer_states import states
+from optimizer_states import captured_step, step_inputs
 from plan_accounts import same, step_of
 from torch import Tensor
 
@@ -135,7 +135,7 @@ def accounts(
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return loss_fn(*args, **kwargs)
 
-    captured = capture(model, under_autocast if autocast else loss_fn, batch, optimizer=optimizer)
+    captured = captured_step(model, under_autocast if autocast else loss_fn, batch, optimizer)
     text = with_measured_scratch(captured.text) if scratch else captured.text
     graph = _core.Graph.parse(text)
     order = _core.Plan.program_order(graph).simulate("cpu")
@@ -151,7 +151,7 @@ def accounts(
         strategy=strategy,
     )
     plan = _core.Plan.parse(with_parts_measured(result.plan.text())) if scratch else result.plan
-    subject = Subject(text, inputs_from(text, model, batch, state=states(text)))
+    subject = Subject(text, step_inputs(text, model, batch, optimizer))
     return vars(subject.account(plan, result.regions, scratch=scratch))
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from optimizer_states import captured_step, step_inputs
 from random_plans import random_plan
 
 from magis import _core, measure, zoo
-from magis.capture import capture
 from magis.runtime.scratch import with_measured_scratch
 from magis.verify import evaluate_all, inputs_from, verify_plan
 from magis.verify.tensors import constant
@@ -132,8 +132,8 @@ def accounts(
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model, loss_fn, batch = zoo.build(name, size="tiny", variant=variant)
-    text = capture(model, loss_fn, batch, optimizer=optimizer).text
-    values = inputs_from(text, model, batch)
+    text = captured_step(model, loss_fn, batch, optimizer).text
+    values = step_inputs(text, model, batch, optimizer)
     subjects = {
         "without scratch": Subject(text, values),
         "with scratch": Subject(with_measured_scratch(text), values),

@@ -152,7 +152,8 @@ class Graph {
   std::span<const TensorId> makes(OpId op) const { return makes_[index(op)]; }
   // Operators that must run before `op`: producers of what it reads, the previous random or opaque
   // operator; for mutating operators every earlier reader of what they write; for other readers of
-  // a written input the last operator before them that writes to it. Sorted, distinct.
+  // a written input the last operator before them that writes to it; for backward operators that
+  // write to an input what makes the loss. Sorted, distinct.
   std::span<const OpId> predecessors(OpId op) const { return predecessors_[index(op)]; }
   std::span<const OpId> successors(OpId op) const { return successors_[index(op)]; }
   // Mutating operators that write to an input after `op` has read it, the first for each input:

@@ -1,0 +1,166 @@
+"""Puts an optimizer's updates into a captured step: what `optimizer.step()` would have done after
+`backward()`, operator by operator in its order, in place of the gradients that the step returns.
+
+Parameters and state are written in place. The core lets a write wait for everything that reads the
+old value, and a gradient dies with its last reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from magis._torch_internals import OpOverload
+from magis.capture.builder import Builder
+from magis.capture.ir import Output, Site, Value
+from magis.capture.optimizers import OptimizerView, Update, setting, step_of
+from magis.errors import CaptureError
+
+_aten = torch.ops.aten
+
+
+def add_updates(builder: Builder, view: OptimizerView) -> None:
+    """Replaces gradients among the graph's outputs by updates of their parameters, and lists what
+    is written: `output param`, `output state` name inputs then.
+    """
+    Updates(builder, view).add()
+
+
+class Updates:
+    def __init__(self, builder: Builder, view: OptimizerView) -> None:
+        self.builder = builder
+        self.graph = builder.graph
+        self.view = view
+        self.form = view.form()
+        self.inputs = {item.path: item.value for item in self.graph.inputs if item.kind == "param"}
+        self.scalars: dict[str, Value] = {}
+
+    def add(self) -> None:
+        self._refuse_double_writes()
+        gradients = {o.path: o.value for o in self.graph.outputs if o.kind == "grad"}
+        mine = [update for update in self.form.updates if update.path in gradients]
+        trained = {path for path in gradients if path in self.inputs}
+        if self.form.clip_grad_norm is not None and trained:
+            with self.builder.at(Site("", "clip_grad_norm"), True):
+                gradients |= self._clipped({p: gradients[p] for p in trained})
+        updated = {update.path for update in mine}
+        self.graph.outputs = [
+            Output(o.kind, o.path, gradients[o.path]) if o.kind == "grad" else o
+            for o in self.graph.outputs
+            if o.kind != "grad" or o.path not in updated
+        ]
+        for update in mine:
+            site = Site(update.path.rpartition(".")[0], f"optimizer {self.form.name}")
+            with self.builder.at(site, True):
+                self._update(update, gradients[update.path])
+
+    def _refuse_double_writes(self) -> None:
+        updated = {update.path for update in self.form.updates}
+        for output in self.graph.outputs:
+            if output.kind == "param" and output.path in updated:
+                raise CaptureError(
+                    f"the step itself writes to the parameter {output.path}, which the optimizer"
+                    " updates as well. Leave it out of the optimizer, or the optimizer out of"
+                    " the step."
+                )
+
+    # ---- the language of updates
+
+    def _scalar(self, name: str, expression: str) -> Value:
+        """A runtime scalar: an input, one for each expression. `name` is for the reader."""
+        if expression not in self.scalars:
+            self.scalars[expression] = self.builder.input("scalar", expression, name, None)
+        return self.scalars[expression]
+
+    def _write(self, operator: OpOverload, target: Value, *args: object, **kwargs: object) -> None:
+        self.builder.run(operator, (target, *args), dict(kwargs), [None])
+
+    def _state(self, update: Update, name: str) -> Value:
+        path = f"{update.path}.{name}"
+        fake = self.builder.fake_like(self.view.state(update.path, name))
+        value = self.builder.input("state", path, path, fake)
+        self.graph.outputs.append(Output("state", path, value))
+        return value
+
+    # ---- rules, as torch.optim's loops over single tensors have them
+
+    def _update(self, update: Update, gradient: Value) -> None:
+        group = self.form.groups[update.group]
+        parameter = self.inputs[update.path]
+        if group.decay == "coupled":
+            decay = self._scalar("weight_decay", setting(update.group, "weight_decay"))
+            gradient = self.builder.run_one(
+                _aten.add.Tensor, (gradient, parameter), {"alpha": decay}
+            )
+        if group.rule == "sgd":
+            self._sgd(update, parameter, gradient)
+        else:
+            self._adam(update, parameter, gradient)
+        self.graph.outputs.append(Output("param", update.path, parameter))
+
+    def _sgd(self, update: Update, parameter: Value, gradient: Value) -> None:
+        group = self.form.groups[update.group]
+        if group.momentum:
+            momentum = self._scalar("momentum", setting(update.group, "momentum"))
+            buffer = self._state(update, "momentum_buffer")
+            self._write(_aten.mul_.Scalar, buffer, momentum)
+            self._write(_aten.add_.Tensor, buffer, gradient)
+            if group.nesterov:
+                gradient = self.builder.run_one(
+                    _aten.add.Tensor, (gradient, buffer), {"alpha": momentum}
+                )
+            else:
+                gradient = buffer
+        rate = self._scalar("minus_lr", f"neg({setting(update.group, 'lr')})")
+        self._write(_aten.add_.Tensor, parameter, gradient, alpha=rate)
+
+    def _adam(self, update: Update, parameter: Value, gradient: Value) -> None:
+        rate, decay, epsilon, beta1, beta2 = (
+            setting(update.group, name) for name in ("lr", "weight_decay", "eps", "beta1", "beta2")
+        )
+        step = step_of(update.cohort)
+        if self.form.groups[update.group].decay == "decoupled":
+            kept = self._scalar("decay", f"sub(1.0, mul({rate}, {decay}))")
+            self._write(_aten.mul_.Scalar, parameter, kept)
+        mean, square = self._state(update, "exp_avg"), self._state(update, "exp_avg_sq")
+        to_mean = self._scalar("one_minus_beta1", f"sub(1.0, {beta1})")
+        self._write(_aten.lerp_.Scalar, mean, gradient, to_mean)
+        self._write(_aten.mul_.Scalar, square, self._scalar("beta2", beta2))
+        to_square = self._scalar("one_minus_beta2", f"sub(1.0, {beta2})")
+        self._write(_aten.addcmul_.default, square, gradient, gradient, value=to_square)
+        correction = self._scalar("correction2", f"pow(sub(1.0, pow({beta2}, {step})), 0.5)")
+        size = self._scalar("minus_size", f"neg(truediv({rate}, sub(1.0, pow({beta1}, {step}))))")
+        root = self.builder.run_one(_aten.sqrt.default, (square,))
+        scaled = self.builder.run_one(_aten.div.Scalar, (root, correction))
+        bounded = self.builder.run_one(_aten.add.Scalar, (scaled, self._scalar("eps", epsilon)))
+        self._write(_aten.addcdiv_.default, parameter, mean, bounded, value=size)
+
+    def _clipped(self, gradients: dict[str, Value]) -> dict[str, Value]:
+        """Scaled as torch.nn.utils.clip_grad_norm_ scales them: all at once, so that every gradient
+        is there until the norm of all is known.
+        """
+        ordered = {path: gradients[path] for path in self.inputs if path in gradients}
+        norms = [self._norm(gradient) for gradient in _by_dtype(ordered.values())]
+        stacked = self.builder.run_one(_aten.stack.default, (norms,))
+        total = self._norm(stacked)
+        padded = self.builder.run_one(_aten.add.Scalar, (total, 1e-6))
+        inverse = self.builder.run_one(_aten.reciprocal.default, (padded,))
+        wanted = self.builder.run_one(_aten.mul.Scalar, (inverse, self.form.clip_grad_norm))
+        factor = self.builder.run_one(_aten.clamp.default, (wanted, None, 1.0))
+        return {
+            path: self.builder.run_one(_aten.mul.Tensor, (gradient, factor))
+            for path, gradient in ordered.items()
+        }
+
+    def _norm(self, value: Value) -> Value:
+        return self.builder.run_one(_aten.linalg_vector_norm.default, (value,))
+
+
+def _by_dtype(values: Iterable[Value]) -> list[Value]:
+    """Those of one dtype together, in the order in which dtypes first appear."""
+    groups: dict[torch.dtype, list[Value]] = {}
+    for value in values:
+        assert value.fake is not None
+        groups.setdefault(value.fake.dtype, []).append(value)
+    return [value for group in groups.values() for value in group]

@@ -1,0 +1,139 @@
+"""The user's optimizer in a step: its state, its settings and its hooks, around plans that make its
+updates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from magis import _torch_internals as internals
+from magis.capture.optimizers import OptimizerForm, OptimizerView, check_optimizer, numbers
+from magis.errors import GuardError
+from magis.runtime.model_view import ModelView
+
+if TYPE_CHECKING:
+    from magis import _core
+
+# Added to a gradient it gives that gradient, bit for bit, whatever its sign.
+_NOTHING_YET = -0.0
+
+
+class InStepOptimizer:
+    """Everything lives in the torch optimizer, in PyTorch's own layout, and is looked up anew at
+    each call: `load_state_dict`, schedulers and eager steps in between need not be told about.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, clip_grad_norm: float | None) -> None:
+        check_optimizer(optimizer, clip_grad_norm)
+        self.optimizer = optimizer
+        self.clip_grad_norm = clip_grad_norm
+
+    def view(self, model: ModelView) -> OptimizerView:
+        return OptimizerView(self.optimizer, model.parameters, self.clip_grad_norm)
+
+    def form(self, model: ModelView) -> OptimizerForm:
+        return self.view(model).form()
+
+    def create_state(self, graph: _core.Graph, model: ModelView) -> None:
+        """The state that the optimizer would make at its first step, where it is not there yet."""
+        for path in written_states(graph):
+            parameter_path, _, name = path.rpartition(".")
+            parameter = model.parameters[parameter_path]
+            state = self.optimizer.state[parameter]
+            if name == "momentum_buffer" and state.get(name) is None:
+                state[name] = torch.full_like(parameter, _NOTHING_YET, requires_grad=False)
+            elif name not in state:
+                state.setdefault("step", torch.tensor(0.0, dtype=_scalar_dtype()))
+                state[name] = torch.zeros_like(parameter, requires_grad=False)
+
+    def state(self, graph: _core.Graph, model: ModelView) -> dict[str, torch.Tensor]:
+        """What the graph's updates write to beside parameters, by the graph's paths."""
+        found = {}
+        for path in written_states(graph):
+            parameter, _, name = path.rpartition(".")
+            found[path] = self.optimizer.state[model.parameters[parameter]][name]
+        return found
+
+    def numbers(self, form: OptimizerForm, model: ModelView) -> dict[str, float]:
+        """What the names that a plan's runtime scalars use for the optimizer's numbers stand for.
+
+        Requires that `form` is what the optimizer's still is.
+        """
+        return numbers(form, self.view(model))
+
+    def check(self, updated: list[str], model: ModelView) -> None:
+        """Raises GuardError if a parameter has what an update in the step would pass over."""
+        for path in updated:
+            parameter = model.parameters[path]
+            if parameter.grad is not None:
+                raise GuardError(
+                    f"{path} has a gradient already; with the optimizer in the step each gradient"
+                    " is used up in the step. Call optimizer.zero_grad() (set_to_none=True) first."
+                )
+            if internals.tensor_hooks(parameter) or internals.post_accumulate_hooks(parameter):
+                raise GuardError(
+                    f"{path} has a gradient hook, which an update in the step would pass over."
+                    " Remove the hook, or plan the step without the optimizer."
+                )
+
+    # ---- as optimizer.step() would
+
+    def begin(self) -> None:
+        """Runs the hooks before a step, whose arguments they cannot replace: it has none."""
+        for hook in internals.optimizer_hooks(self.optimizer)[0]:
+            hook(self.optimizer, (self.optimizer,), {})
+
+    def finish(self) -> None:
+        """Tells schedulers and hooks of a step."""
+        internals.note_step(self.optimizer)
+        for hook in internals.optimizer_hooks(self.optimizer)[1]:
+            hook(self.optimizer, (self.optimizer,), {})
+
+    def count(self, updated: list[str], model: ModelView) -> None:
+        """Counts a step of these parameters."""
+        states = (self.optimizer.state.get(model.parameters[path]) for path in updated)
+        steps = [state["step"] for state in states if state and "step" in state]
+        if steps:
+            torch._foreach_add_(steps, 1)
+
+    # ---- eager's own
+
+    def step_eagerly(self, model: nn.Module) -> None:
+        """What a plan does, by the optimizer itself, after `backward()`; the gradients that it used
+        are gone then.
+        """
+        if self.clip_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), self.clip_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def tensors(self, model: ModelView) -> dict[str, torch.Tensor]:
+        """All that the optimizer holds for the model's parameters, counts of steps included."""
+        return {
+            f"{path}.{name}": value
+            for path, parameter in model.parameters.items()
+            for name, value in self.optimizer.state.get(parameter, {}).items()
+            if isinstance(value, torch.Tensor)
+        }
+
+    def silenced(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, a step runs no hooks of the optimizer, and no scheduler hears of it."""
+        return internals.optimizer_silenced(self.optimizer)
+
+
+def updated_parameters(graph: _core.Graph) -> list[str]:
+    """Parameters that the graph updates in place, by path: outputs that are inputs."""
+    names = {entry.name for entry in graph.inputs if entry.kind == "param"}
+    return [o.path for o in graph.outputs if o.kind == "param" and o.name in names]
+
+
+def written_states(graph: _core.Graph) -> list[str]:
+    return [entry.path for entry in graph.inputs if entry.kind == "state"]
+
+
+def _scalar_dtype() -> torch.dtype:
+    return torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
