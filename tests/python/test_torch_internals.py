@@ -5,6 +5,7 @@ magis._torch_internals.
 from __future__ import annotations
 
 import resource
+import warnings
 from typing import Any
 
 import pytest
@@ -250,6 +251,36 @@ def test_data_dependence_has_its_own_exceptions() -> None:
             x.sum().item()
         with pytest.raises(internals.DynamicOutputShapeException):
             x.nonzero()
+
+
+def test_optimizers_tell_hooks_and_schedulers() -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    weight.grad = torch.ones(2)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    heard: list[tuple[str, int]] = []
+    optimizer.register_step_pre_hook(lambda _, args, __: heard.append(("before", len(args))))
+    optimizer.register_step_post_hook(lambda _, args, __: heard.append(("after", len(args))))
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    with internals.optimizer_silenced(optimizer):
+        optimizer.step()
+    assert heard == []
+    optimizer.step()
+    assert heard == [("before", 1), ("after", 1)]
+    before, after = internals.optimizer_hooks(optimizer)
+    assert len(before) == len(after) == 1
+
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    with internals.optimizer_silenced(optimizer):
+        optimizer.step()
+    with pytest.warns(UserWarning, match="before `optimizer.step"):
+        schedule.step()
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    internals.note_step(optimizer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        schedule.step()
 
 
 def test_lists_are_added_in_place() -> None:

@@ -21,6 +21,7 @@ from magis.errors import PlanError, ReplayError
 from magis.measure import measure_peak
 from magis.runtime import replay
 from magis.runtime.batch import Arguments
+from magis.runtime.comparison import compare
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.host_pool import HostPool
 from magis.runtime.in_step import InStepOptimizer
@@ -90,7 +91,7 @@ class Trial:
             )
         planned = replay.trace_planned(self._step, self._arguments, self._view, self._device)
         try:
-            replay.compare(
+            compare(
                 eager,
                 planned,
                 self._view,

@@ -95,10 +95,11 @@ class InStepOptimizer:
 
     def count(self, updated: list[str], model: ModelView) -> None:
         """Counts a step of these parameters."""
-        states = (self.optimizer.state.get(model.parameters[path]) for path in updated)
-        steps = [state["step"] for state in states if state and "step" in state]
-        if steps:
-            torch._foreach_add_(steps, 1)
+        with torch.no_grad():
+            for path in updated:
+                state = self.optimizer.state.get(model.parameters[path])
+                if state and "step" in state:
+                    state["step"] += 1
 
     # ---- eager's own
 

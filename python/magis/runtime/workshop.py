@@ -19,6 +19,7 @@ from magis.report.found import Found
 from magis.runtime import replay
 from magis.runtime.auto_limit import is_auto, kept_bytes, room_now
 from magis.runtime.batch import Arguments
+from magis.runtime.comparison import compare
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.free_memory import free_bytes
 from magis.runtime.host_pool import HostPool
@@ -188,7 +189,7 @@ class Workshop:
     ) -> None:
         as_if_compiled = step.capture.as_if_compiled
         rounds_otherwise = not self.settings.exact and step.base.plan.graph.rounds_otherwise
-        replay.compare(
+        compare(
             eager,
             planned,
             view,

@@ -24,9 +24,10 @@ from torch import nn
 from magis.errors import MagisError, ReplayError
 from magis.runtime import workshop
 from magis.runtime.batch import Arguments
+from magis.runtime.comparison import compare
 from magis.runtime.generator import GeneratorState
 from magis.runtime.model_view import ModelView
-from magis.runtime.replay import Trace, compare
+from magis.runtime.replay import Trace
 from magis.runtime.workshop import cut_batch
 
 
@@ -124,6 +125,63 @@ def trace(view, **changes):
     return Trace(**{**facts, **changes})
 
 
+def updated_line(w, **state):
+    """Of a line whose parameters were (2, 3) and (1, 1), and whose b became (1, 0)."""
+    return {
+        "state": {"w": torch.tensor(w), "b": torch.tensor([1.0, 0.0])},
+        "updated": ["w", "b"],
+        "optimizer": {f"w.{name}": torch.tensor(value) for name, value in state.items()},
+        "gradients": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "message"),
+    [
+        # 3.5e-4 (the root of float32's precision) of the change, 0.1, is allowed.
+        (updated_line([1.9, 3.0]), updated_line([1.90002, 3.0]), None),
+        (updated_line([1.9, 3.0]), updated_line([1.9005, 3.0]), "parameter w"),
+        # Nothing was changed in eager: a thousandth of what changed in b.
+        (updated_line([2.0, 3.0]), updated_line([2.0000002, 3.0]), None),
+        (updated_line([2.0, 3.0]), updated_line([2.0001, 3.0]), "parameter w"),
+        # Adam takes noise for a gradient.
+        (
+            updated_line([1.9, 3.0], exp_avg_sq=[1e-20, 0.0]),
+            updated_line([2.1, 3.0], exp_avg_sq=[1e-20, 0.0]),
+            None,
+        ),
+        (
+            updated_line([1.9, 3.0], exp_avg_sq=[1e-20, 0.0]),
+            updated_line([2.2, 3.0], exp_avg_sq=[1e-20, 0.0]),
+            "parameter w",
+        ),
+        (
+            updated_line([1.9, 3.0], exp_avg_sq=[1.0, 0.0]),
+            updated_line([1.9, 3.0], exp_avg_sq=[1.01, 0.0]),
+            "the optimizer's exp_avg_sq of w differs by up to 0.01",
+        ),
+    ],
+)
+def test_updates_may_be_rounded_otherwise(theirs, ours, message):
+    view = ModelView(Line())
+
+    def check():
+        compare(
+            trace(view, **theirs),
+            trace(view, **ours),
+            view,
+            None,
+            as_if_compiled=False,
+            rounds_otherwise=True,
+        )
+
+    if message is None:
+        check()
+        return
+    with pytest.raises(ReplayError, match=message):
+        check()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -190,9 +248,9 @@ def test_where_eager_does_not_fit_a_smaller_batch_is_replayed(monkeypatch):
     sizes = []
     run_eager = workshop.replay.run_eager
 
-    def recorded(model, loss_fn, arguments):
+    def recorded(model, loss_fn, arguments, optimizer=None):
         sizes.append(arguments.leaves[0].shape[0])
-        return run_eager(model, loss_fn, arguments)
+        return run_eager(model, loss_fn, arguments, optimizer)
 
     monkeypatch.setattr(workshop.replay, "run_eager", recorded)
     free = plan(model, cross_entropy, batch).report.transient_peak_bytes // 2
