@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from magis import __version__
-from magis.cli import cache, status
+from magis.cli import cache, plans, status
 from magis.cli.capture import capture
 from magis.cli.check import check
 from magis.cli.inspect import inspect as inspect_file
@@ -26,7 +26,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_COMMANDS: list[tuple[str, Callable[..., Outcome], str]] = [
+_Command = tuple[str, Callable[..., Outcome], str]  # name, function, examples
+
+_COMMANDS: list[_Command] = [
     (
         "capture",
         capture,
@@ -110,20 +112,38 @@ def _paragraphs(function: Callable[..., Outcome]) -> str:
 for _name, _function, _text in _COMMANDS:
     app.command(_name, help=_paragraphs(_function), epilog=_examples(_text))(_function)
 
-_CACHE: list[tuple[str, Callable[..., Outcome], str]] = [
+_CACHE: list[_Command] = [
     ("list", cache.list_cache, "magis cache list --json"),
     ("clear", cache.clear, "magis cache clear --others"),
     ("export", cache.export, "magis cache export times.jsonl"),
     ("import", cache.import_file, "magis cache import times.jsonl"),
 ]
-cache_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Look after the times that were measured (MAGIS_CACHE_DIR says where they are kept).",
+_PLANS: list[_Command] = [
+    ("list", plans.list_plans, "magis plans list --json"),
+    ("show", plans.show, "magis plans show 1a2b3c"),
+    ("remove", plans.remove, "magis plans remove --all"),
+    ("export", plans.export, "magis plans export 1a2b3c bert.json"),
+    ("import", plans.import_file, "magis plans import bert.json"),
+]
+
+
+def _add_group(name: str, commands: list[_Command], text: str) -> None:
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=text)
+    for command, function, examples in commands:
+        group.command(command, help=_paragraphs(function), epilog=_examples(examples))(function)
+    app.add_typer(group, name=name)
+
+
+_add_group(
+    "cache",
+    _CACHE,
+    "Look after the times that were measured (MAGIS_CACHE_DIR says where they are kept).",
 )
-for _name, _function, _text in _CACHE:
-    cache_app.command(_name, help=_paragraphs(_function), epilog=_examples(_text))(_function)
-app.add_typer(cache_app, name="cache")
+_add_group(
+    "plans",
+    _PLANS,
+    "Look after the plans that are kept for the next start (in MAGIS_CACHE_DIR, too).",
+)
 
 
 def _show_version(wanted: bool) -> None:

@@ -40,6 +40,7 @@ STOP_REASONS = {
     "time_budget": "the time budget was used up",
     "state_budget": "the state budget was used up",
     "interrupted": "it was interrupted",
+    "kept": "the plan was kept from an earlier run",
 }
 
 

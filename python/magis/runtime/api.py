@@ -18,6 +18,7 @@ from magis.runtime.frontier import Frontier
 from magis.runtime.host_pool import HostPool
 from magis.runtime.in_step import InStepOptimizer
 from magis.runtime.offload import OffloadTo, choose_offload
+from magis.runtime.plan_store import PlanStore
 from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.refinement import refinement_on
@@ -56,6 +57,7 @@ def optimize(
     threads: int | None = None,
     progress: Callback | None = None,
     frontier: Frontier | None = None,
+    reuse_plans: bool = True,
 ) -> Step:
     """Plans the training step of `model` so that it keeps a limit, and returns it as a callable.
 
@@ -125,6 +127,9 @@ def optimize(
             terminal, nothing elsewhere.
         frontier: of this step on this batch, from `magis.find_frontier`: its best plan is taken, at
             once; shares in limits refer to its baseline. Other shapes are searched for as always.
+        reuse_plans: plans are kept on disk (MAGIS_CACHE_DIR; `magis plans` looks after them), and
+            taken again where the same graph is planned under the same settings and limit, in place
+            of a search. They are verified and compared with eager all the same.
 
     Raises:
         CaptureError: the step cannot be captured; names the module and the line.
@@ -178,6 +183,7 @@ def optimize(
         frontier=frontier,
         strategy=strategy,
         refinement=None if measure is None else refinement_on(place, profile, measure),
+        store=PlanStore() if reuse_plans else None,
     )
     workshop = Workshop(
         model,

@@ -13,11 +13,13 @@ import torch
 from magis import _core
 from magis.errors import LimitNotMetError, MagisError, PlanError
 from magis.limits import Limit, MemoryLimit
+from magis.report import Report
 from magis.report.found import Found
 from magis.report.text import bytes_text
 from magis.runtime.auto_limit import is_auto
 from magis.runtime.frontier import Frontier, FrontierPoint
 from magis.runtime.parts import search_with_parts_measured
+from magis.runtime.plan_store import KeptPlan, PlanStore, Request
 from magis.runtime.progress import Callback, listening
 from magis.runtime.refinement import Refinement
 from magis.verify import verify_plan
@@ -44,11 +46,30 @@ class SearchSettings:
     rewrite: bool = True  # operators may be replaced by others that compute the same
     frontier: Frontier | None = None  # whose plans are taken where they fit, in place of a search
     refinement: Refinement | None = None  # measures times; None: all come from the profile
+    store: PlanStore | None = None  # of plans from earlier runs
 
     @property
     def device(self) -> _core.Device:
         """The profile, with the times that have been measured by now."""
         return self.profile if self.refinement is None else self.refinement.device
+
+    def request(self, graph: _core.Graph, bound: Bound, alter: bool) -> Request:
+        """What a plan for this graph is kept under."""
+        asked: dict[str, Any] = {
+            "profile": self.profile,
+            "measured": self.refinement is not None,
+            "seed": self.seed,
+            "exact": self.exact,
+            "batch_parts": self.batch_parts,
+            "host_memory": self.host_memory,
+            "strategy": self.strategy,
+            "rewrite": self.rewrite,
+            "alter": alter,
+            "torch": torch.__version__,
+        }
+        return Request(
+            graph.text(), tuple(asked.items()), bound.memory_bytes, bound.seconds, self.time_budget
+        )
 
     def has_plans_for(self, graph: _core.Graph) -> bool:
         return self.frontier is not None and self.frontier.holds(graph)
@@ -143,15 +164,47 @@ def search(
             return search_with_parts_measured(run, settings.device, bound.memory_bytes)
         return run(bound.memory_bytes)
 
-    result: Found | None = _known(graph, settings, bound, alter)
-    if result is None and settings.refinement is not None:
-        result = settings.refinement.refine(once, bound.memory_bytes, bound.seconds)
-    elif result is None:
-        result = once()
-    _verify(result, settings)
+    def searched() -> Found:
+        if settings.refinement is None:
+            return once()
+        return settings.refinement.refine(once, bound.memory_bytes, bound.seconds)
+
+    request = settings.request(graph, bound, alter)
+    kept = _kept(request, graph, settings)
+    known = _known(graph, settings, bound, alter)
+    result: Found = kept or known or searched()
+    if kept is None:
+        _verify(result, settings)
+    if kept is None and known is None and settings.store is not None:
+        settings.store.keep(request, result, _report(result, settings))
     if not result.met and settings.strict:
         raise LimitNotMetError(_not_met(result, settings, bound))
     return result
+
+
+def _kept(request: Request, graph: _core.Graph, settings: SearchSettings) -> KeptPlan | None:
+    """The plan of an earlier run, if there is one that serves and is what it says."""
+    if settings.store is None or settings.has_plans_for(graph):
+        return None
+    plan = settings.store.find(request, graph)
+    if plan is None:
+        return None
+    try:
+        _verify(plan, settings)
+    except PlanError as error:
+        settings.store.drop(plan.path, str(error))
+        return None
+    return plan
+
+
+def _report(result: Found, settings: SearchSettings) -> Report:
+    return Report.build(
+        result,
+        device=settings.device,
+        limit_text=str(settings.limit),
+        replayed="not replayed yet",
+        times="" if settings.refinement is None else settings.refinement.words(result.plan),
+    )
 
 
 def _known(
@@ -252,5 +305,6 @@ def _why(result: Found) -> str:
         "time_budget": "the time budget was used up",
         "state_budget": "the state budget was used up",
         "interrupted": "the search was interrupted",
+        "kept": "the plan was kept from an earlier run",
     }
     return reasons.get(result.stop_reason, result.stop_reason)
