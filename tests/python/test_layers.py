@@ -26,6 +26,7 @@ PYTHON = [
     "timing",
     "report",
     "runtime",
+    "integrations",
     "demo",
     "cli",
 ]

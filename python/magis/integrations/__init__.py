@@ -1,0 +1,1 @@
+"""Trainers of other libraries with a planned step inside: one module for each, which imports it."""
