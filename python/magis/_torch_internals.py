@@ -35,6 +35,7 @@ from torch.autograd import (
 )
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -54,8 +55,10 @@ __all__ = [
     "foreach_add",
     "forward_sequence_number",
     "graph_module",
+    "has_communication_hooks",
     "has_data_mutation",
     "has_python_formula",
+    "ignored_parameters",
     "node_sequence_number",
     "note_step",
     "optimizer_hooks",
@@ -65,6 +68,7 @@ __all__ = [
     "pretend_compiling",
     "pytree",
     "reads_answered",
+    "sync_buffers",
     "tensor_hooks",
     "to_functional",
     "trace",
@@ -367,6 +371,27 @@ def note_step(optimizer: torch.optim.Optimizer) -> None:
     Relies on: as optimizer_silenced.
     """
     optimizer._opt_called = True
+
+
+def has_communication_hooks(wrapper: DistributedDataParallel) -> bool:
+    """Whether `wrapper.register_comm_hook` was called."""
+    return bool(wrapper._comm_hooks)
+
+
+def ignored_parameters(wrapper: DistributedDataParallel) -> set[str]:
+    """Names of parameters whose gradients are not averaged."""
+    return set(wrapper.parameters_to_ignore)
+
+
+def sync_buffers(wrapper: DistributedDataParallel) -> None:
+    """What DistributedDataParallel's forward does about buffers.
+
+    Relies on: buffers are broadcast before a forward pass unless the one before it was under
+    `no_sync()`, which `require_forward_param_sync` remembers.
+    """
+    if wrapper._check_sync_bufs_pre_fwd():
+        wrapper._sync_buffers()
+    wrapper.require_forward_param_sync = wrapper.require_backward_grad_sync
 
 
 def version(tensor: torch.Tensor) -> int:

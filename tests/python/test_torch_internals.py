@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import resource
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed
 import torch.utils.checkpoint
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from magis import _torch_internals as internals
@@ -281,6 +284,29 @@ def test_optimizers_tell_hooks_and_schedulers() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         schedule.step()
+
+
+def test_distributed_wrappers(tmp_path: Path) -> None:
+    meeting = f"file://{tmp_path}/meeting"
+    torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+    try:
+        wrapper = DistributedDataParallel(torch.nn.BatchNorm1d(4))
+        assert not internals.has_communication_hooks(wrapper)
+        assert internals.ignored_parameters(wrapper) == set()
+        broadcast = []
+        wrapper._sync_buffers = lambda: broadcast.append(1)  # type: ignore[method-assign]
+        internals.sync_buffers(wrapper)
+        with wrapper.no_sync():
+            internals.sync_buffers(wrapper)  # the step before was not under no_sync()
+            internals.sync_buffers(wrapper)
+        internals.sync_buffers(wrapper)
+        assert len(broadcast) == 2
+        internals.sync_buffers(wrapper)
+        assert len(broadcast) == 3
+        wrapper.register_comm_hook(None, lambda _, bucket: bucket)
+        assert internals.has_communication_hooks(wrapper)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_lists_are_added_in_place() -> None:

@@ -40,8 +40,9 @@ def check_model(model: Any) -> None:
         wrappers = DISTRIBUTED & {base.__name__ for base in type(module).__mro__}
         if wrappers:
             raise CaptureError(
-                f"{where} is wrapped in {wrappers.pop()}. Distributed training is to come; until"
-                " then pass the wrapped module itself (model.module)."
+                f"{where} is wrapped in {wrappers.pop()}, which cannot be captured: pass the module"
+                " itself (model.module). magis.optimize takes a DistributedDataParallel around the"
+                " whole model; sharded parameters (FSDP, tensor parallel) cannot be planned."
             )
         if type(module).__name__ == "OptimizedModule":
             raise CaptureError(

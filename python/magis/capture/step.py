@@ -84,7 +84,7 @@ def capture(
     if autocast is None and torch.is_autocast_enabled(chosen.type):
         autocast = torch.get_autocast_dtype(chosen.type)
     settings = Settings(chosen, autocast)
-    if isinstance(optimizer, torch.optim.Optimizer):
+    if optimizer is not None and not isinstance(optimizer, OptimizerView):
         optimizer = OptimizerView(optimizer, dict(model.named_parameters()))
     traced = trace_step(model, loss_fn, batch, settings)
     if optimizer is not None and traced.checks:

@@ -22,6 +22,7 @@ from magis.runtime.plan_store import PlanStore
 from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.refinement import refinement_on
+from magis.runtime.replicas import unwrapped
 from magis.runtime.step import OnNewShape, Step, device_of
 from magis.runtime.threads import choose_threads
 from magis.runtime.workshop import Verify, Workshop
@@ -62,7 +63,9 @@ def optimize(
     """Plans the training step of `model` so that it keeps a limit, and returns it as a callable.
 
     Args:
-        model: any module; it is neither changed nor copied.
+        model: any module; it is neither changed nor copied. Of a DistributedDataParallel the module
+            inside is planned; all processes call this together, and share the first one's plan
+            where their graphs are equal.
         loss_fn: `loss_fn(model, *batch)`, or `loss_fn(model, **batch)` if the batch is a dict.
             Returns a scalar, or a tuple
             whose first item is one; the rest comes back detached. None: the forward pass alone,
@@ -156,6 +159,12 @@ def optimize(
     if measure is not None:
         check_number("measure", measure, 0)
     in_step = _in_step(optimizer, clip_grad_norm, loss_fn)
+    model, replicas = unwrapped(model)
+    if replicas is not None and in_step is not None:
+        raise MagisError(
+            "with several processes gradients are averaged after the step: leave optimizer= out, "
+            "and call optimizer.step() yourself"
+        )
     arguments = Arguments(batch)
     place = device_of(model, arguments)
     profile = choose_profile(device, place)
@@ -194,6 +203,7 @@ def optimize(
         tolerance=tolerance,
         host=HostPool(place, offload.directory),
         optimizer=in_step,
+        replicas=replicas,
     )
     try:
         with outside_inference_mode():

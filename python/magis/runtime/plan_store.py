@@ -61,7 +61,7 @@ class Request:
 class KeptPlan:
     """A plan of an earlier search, as `magis.report.found.Found`."""
 
-    path: Path
+    name: str  # the file
     source: _core.Graph
     plan: _core.Plan
     report: Report
@@ -110,18 +110,9 @@ class PlanStore:
         """Keeps a plan for later runs, unless the search was interrupted."""
         if result.stop_reason == "interrupted":
             return
-        content = json.loads(envelope(result.plan, report))
-        content["kept"] = {
-            "name": request.name,
-            "memory_bytes": request.memory_bytes,
-            "seconds": request.seconds,
-            "time_budget": request.time_budget,
-            "regions": result.regions,
-            "model": result.source.meta.get("model", ""),
-        }
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_text(self.folder / request.name, json.dumps(content, indent=1) + "\n")
+            write_text(self.folder / request.name, kept_text(request, result, report))
             self._prune()
         except OSError as error:
             warnings.warn(
@@ -165,22 +156,43 @@ class PlanStore:
 
     def _read(self, path: Path, graph: _core.Graph, request: Request) -> KeptPlan | None:
         try:
-            text = path.read_text(encoding="utf-8")
-            saved = parse_envelope(text, str(path))
-            plan = parse_plan(saved.text, str(path))
+            plan = kept_plan(path.read_text(encoding="utf-8"), str(path), graph, request)
             os.utime(path)
         except (OSError, MagisError, _core.UserError) as error:
             self.drop(path, str(error))
             return None
-        peak = saved.report.promised_peak_bytes
-        met = saved.report.met and (request.memory_bytes is None or peak <= request.memory_bytes)
-        regions = int(json.loads(text)["kept"].get("regions", 0))
-        return KeptPlan(path, graph, plan, saved.report, regions, met)
+        return plan
 
     def _prune(self) -> None:
         files = sorted(self.folder.glob("*.json"), key=_last_used)
         for path in files[: max(0, len(files) - MOST_PLANS)]:
             path.unlink(missing_ok=True)
+
+
+def kept_text(request: Request, result: Found, report: Report) -> str:
+    """A plan file that says what it answers."""
+    content = json.loads(envelope(result.plan, report))
+    content["kept"] = {
+        "name": request.name,
+        "memory_bytes": request.memory_bytes,
+        "seconds": request.seconds,
+        "time_budget": request.time_budget,
+        "regions": result.regions,
+        "model": result.source.meta.get("model", ""),
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def kept_plan(text: str, name: str, graph: _core.Graph, request: Request) -> KeptPlan:
+    """What kept_text wrote, for `graph`; `name` is what messages call it. Raises MagisError or
+    UserError.
+    """
+    saved = parse_envelope(text, name)
+    plan = parse_plan(saved.text, name)
+    peak = saved.report.promised_peak_bytes
+    met = saved.report.met and (request.memory_bytes is None or peak <= request.memory_bytes)
+    regions = int(json.loads(text)["kept"].get("regions", 0))
+    return KeptPlan(name, graph, plan, saved.report, regions, met)
 
 
 def last_used(path: Path) -> datetime:

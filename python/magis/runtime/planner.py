@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -19,9 +20,10 @@ from magis.report.text import bytes_text
 from magis.runtime.auto_limit import is_auto
 from magis.runtime.frontier import Frontier, FrontierPoint
 from magis.runtime.parts import search_with_parts_measured
-from magis.runtime.plan_store import KeptPlan, PlanStore, Request
+from magis.runtime.plan_store import KeptPlan, PlanStore, Request, kept_plan, kept_text
 from magis.runtime.progress import Callback, listening
 from magis.runtime.refinement import Refinement
+from magis.runtime.replicas import Replicas
 from magis.verify import verify_plan
 
 Strategy: TypeAlias = Literal["default", "paper"]
@@ -146,6 +148,7 @@ def search(
     *,
     measured_on: torch.device,
     alter: bool = True,
+    replicas: Replicas | None = None,
 ) -> Found:
     """The best plan found, or known from a frontier, verified. Raises LimitNotMetError if it does
     not keep the limit and that was asked for.
@@ -153,8 +156,37 @@ def search(
     measured_on: the device whose kernels' scratch the graph holds. On CPU it is measured anew for
     the parts of regions; a plan that the measurement pushes over the limit is searched for again.
     alter: the graph may become another one: regions run in parts, operators are rewritten.
+    replicas: processes that all call this at the same time: the first one's plan is everybody's,
+    where all have the same graph.
     """
 
+    def alone() -> Found:
+        return _search_alone(graph, settings, bound, measured_on, alter)
+
+    request = settings.request(graph, bound, alter)
+    if replicas is None or not replicas.all_equal(request.name):
+        result = alone()
+    else:
+
+        def text() -> str:
+            found = alone()
+            return kept_text(request, found, _report(found, settings))
+
+        name = "the plan of the first process"
+        result = kept_plan(replicas.from_first(text), name, graph, request)
+        _verify(result, settings)
+    if not result.met and settings.strict:
+        raise LimitNotMetError(_not_met(result, settings, bound))
+    return result
+
+
+def _search_alone(
+    graph: _core.Graph,
+    settings: SearchSettings,
+    bound: Bound,
+    measured_on: torch.device,
+    alter: bool,
+) -> Found:
     def run(memory_limit: int | None) -> _core.Result:
         aim = Bound(memory_bytes=memory_limit, seconds=bound.seconds)
         return _optimize(graph, settings, aim, alter)
@@ -177,8 +209,6 @@ def search(
         _verify(result, settings)
     if kept is None and known is None and settings.store is not None:
         settings.store.keep(request, result, _report(result, settings))
-    if not result.met and settings.strict:
-        raise LimitNotMetError(_not_met(result, settings, bound))
     return result
 
 
@@ -192,7 +222,7 @@ def _kept(request: Request, graph: _core.Graph, settings: SearchSettings) -> Kep
     try:
         _verify(plan, settings)
     except PlanError as error:
-        settings.store.drop(plan.path, str(error))
+        settings.store.drop(Path(plan.name), str(error))
         return None
     return plan
 

@@ -93,21 +93,30 @@ class Step:
                     "saved, not run"
                 )
             arguments = self._form.arguments(args, kwargs)
-            planned = self._plan_for(arguments)
-            self._calls += 1
-            tried: list[Planned] = []
-            while planned is not None:
-                try:
-                    if self._verify_every and self._calls % self._verify_every == 0:
-                        self._workshop.compare_with_eager(planned.step, arguments, self._view)
-                    planned.runs += 1
-                    return planned.step.run(self._view, arguments.leaves)
-                except SpeculationFailed as failed:
-                    tried.append(planned)
-                    planned = self._after_failure(planned, failed, arguments, tried)
-            self.eager_calls += 1
-            model, loss_fn = self._workshop.model, self._workshop.loss_fn
-            return run_eager(model, loss_fn, arguments.for_autograd(), self._workshop.optimizer)
+            replicas = self._workshop.replicas
+            if replicas is None:
+                return self._run(arguments)
+            replicas.begin()
+            result = self._run(arguments)
+            replicas.average()
+            return result
+
+    def _run(self, arguments: Arguments) -> Any:
+        planned = self._plan_for(arguments)
+        self._calls += 1
+        tried: list[Planned] = []
+        while planned is not None:
+            try:
+                if self._verify_every and self._calls % self._verify_every == 0:
+                    self._workshop.compare_with_eager(planned.step, arguments, self._view)
+                planned.runs += 1
+                return planned.step.run(self._view, arguments.leaves)
+            except SpeculationFailed as failed:
+                tried.append(planned)
+                planned = self._after_failure(planned, failed, arguments, tried)
+        self.eager_calls += 1
+        model, loss_fn = self._workshop.model, self._workshop.loss_fn
+        return run_eager(model, loss_fn, arguments.for_autograd(), self._workshop.optimizer)
 
     @property
     def report(self) -> Report:

@@ -38,6 +38,7 @@ from magis.runtime.planner import (
     tell_not_met,
     tell_nothing_gained,
 )
+from magis.runtime.replicas import Replicas
 from magis.runtime.scratch import with_measured_scratch
 from magis.runtime.variants import GuardProgram
 from magis.verify.text import parse
@@ -83,6 +84,7 @@ class Workshop:
         tolerance: float | None,
         host: HostPool,
         optimizer: InStepOptimizer | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         self.model = model
         self.loss_fn = loss_fn
@@ -92,6 +94,7 @@ class Workshop:
         self.tolerance = tolerance
         self.host = host
         self.optimizer = optimizer
+        self.replicas = replicas
         self._without_room: dict[tuple[str, Bound, bool], Found] = {}
 
     @property
@@ -147,7 +150,8 @@ class Workshop:
                 *(captured, base, arguments.paths, self.device, plan_accumulation, self.optimizer)
             )
 
-        result, base = self._search(graph, settings, bound)
+        # All processes make their first plan together; later ones each for itself.
+        result, base = self._search(graph, settings, bound, self.replicas if first else None)
         step = step_of(base)
         try:
             replayed = self._replay(step, graph, arguments, view, eager)
@@ -214,7 +218,13 @@ class Workshop:
         return replace(self.settings, limit=limit.known(room + kept))
 
     def _search(
-        self, graph: _core.Graph, settings: SearchSettings, bound: Bound, *, alter: bool = True
+        self,
+        graph: _core.Graph,
+        settings: SearchSettings,
+        bound: Bound,
+        replicas: Replicas | None = None,
+        *,
+        alter: bool = True,
     ) -> tuple[Found, CompiledPlan]:
         """What was found, ready to run. A plan for which the host has no room is kept for the next
         call like this one, which then only asks for the room again.
@@ -222,7 +232,9 @@ class Workshop:
         key = (graph.text(), bound, alter)
         result = self._without_room.pop(key, None)
         if result is None:
-            result = search(graph, settings, bound, measured_on=self.device, alter=alter)
+            result = search(
+                *(graph, settings, bound), measured_on=self.device, alter=alter, replicas=replicas
+            )
         try:
             plan = CompiledPlan(result.plan, self.device, self._heading(result), self.host)
         except HostMemoryError:
