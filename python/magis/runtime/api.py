@@ -23,6 +23,7 @@ from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.refinement import refinement_on
 from magis.runtime.replicas import unwrapped
+from magis.runtime.scaling import scaled
 from magis.runtime.step import OnNewShape, Step, device_of
 from magis.runtime.threads import choose_threads
 from magis.runtime.workshop import Verify, Workshop
@@ -37,6 +38,7 @@ def optimize(
     latency_limit: float | str | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     clip_grad_norm: float | None = None,
+    grad_scale: bool = False,
     device: str | None = None,
     time_budget: float = 10.0,
     strict: bool = False,
@@ -85,6 +87,10 @@ def optimize(
             learning rates, betas and weight decays: checkpoints and schedulers work as ever.
         clip_grad_norm: with an optimizer, the norm to which all gradients of the model together
             are scaled down before the update, as torch.nn.utils.clip_grad_norm_ does.
+        grad_scale: the step takes `grad_scale=scaler` (a torch.amp.GradScaler, or a number) at each
+            call, and leaves gradients so much larger, as `scaler.scale(loss).backward()` does;
+            `scaler.step(optimizer)` and `scaler.update()` follow outside. What it returns is not
+            scaled.
         device: name of the profile that times come from; by default the one that fits the model's
             device.
         time_budget: seconds for the search, per plan.
@@ -165,6 +171,13 @@ def optimize(
             "with several processes gradients are averaged after the step: leave optimizer= out, "
             "and call optimizer.step() yourself"
         )
+    if grad_scale:
+        if in_step is not None:
+            raise MagisError(
+                "a GradScaler may skip an update, which an optimizer in the step cannot: leave "
+                "optimizer= out, and call scaler.step(optimizer) yourself"
+            )
+        loss_fn, batch = scaled(loss_fn, batch)
     arguments = Arguments(batch)
     place = device_of(model, arguments)
     profile = choose_profile(device, place)
@@ -213,6 +226,7 @@ def optimize(
                 on_new_shape=on_new_shape,
                 verify_every=verify_every,
                 plan_cache=plan_cache,
+                takes_scale=grad_scale,
             )
     except _core.UserError as error:
         raise MagisError(str(error)) from error

@@ -22,6 +22,7 @@ from magis.runtime.guards import Globals, Key, describe_leaf, difference
 from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import write_plan
 from magis.runtime.replay import run_eager
+from magis.runtime.scaling import with_scale
 from magis.runtime.speculation import SpeculationFailed
 from magis.runtime.variants import MOST_VARIANTS, Miss, PlanCache
 from magis.runtime.workshop import Planned, Workshop
@@ -63,8 +64,10 @@ class Step:
         on_new_shape: OnNewShape,
         verify_every: int,
         plan_cache: int,
+        takes_scale: bool = False,
     ) -> None:
         self._workshop = workshop
+        self._takes_scale = takes_scale
         self._on_new_shape = on_new_shape
         self._verify_every = verify_every
         self._plan_cache = plan_cache
@@ -92,14 +95,17 @@ class Step:
                     "can be inspected and "
                     "saved, not run"
                 )
+            if self._takes_scale:
+                by_keywords = self._form.keywords is not None
+                args, kwargs = with_scale(args, kwargs, by_keywords, self._workshop.device)
             arguments = self._form.arguments(args, kwargs)
             replicas = self._workshop.replicas
-            if replicas is None:
-                return self._run(arguments)
-            replicas.begin()
+            if replicas is not None:
+                replicas.begin()
             result = self._run(arguments)
-            replicas.average()
-            return result
+            if replicas is not None:
+                replicas.average()
+            return result[1] if self._takes_scale else result
 
     def _run(self, arguments: Arguments) -> Any:
         planned = self._plan_for(arguments)

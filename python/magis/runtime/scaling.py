@@ -1,0 +1,67 @@
+"""Loss scaling: a step that takes the scale of its gradients at each call, as fp16 needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from magis.capture.batch import normalise_batch
+from magis.errors import GuardError, MagisError
+
+_NAME = "grad_scale"
+_EXAMPLE = 1024.0  # any: it is a runtime scalar
+
+
+def scaled(
+    loss_fn: Callable[..., Any] | None, batch: Any
+) -> tuple[Callable[..., Any], tuple[Any, ...] | dict[str, Any]]:
+    """A loss function that takes the scale before everything else, or as `grad_scale` where the
+    batch is a dict, and returns the scaled loss before its own result; and its example batch.
+    """
+    if loss_fn is None:
+        raise MagisError("without a loss there are no gradients to scale: grad_scale needs loss_fn")
+    own = loss_fn
+    example = normalise_batch(batch)
+    if isinstance(example, dict) and _NAME in example:
+        raise MagisError('the batch has a "grad_scale" of its own; give it another name')
+
+    def with_scale(
+        model: nn.Module, /, *args: Any, grad_scale: float | None = None, **kwargs: Any
+    ) -> Any:
+        if grad_scale is None:
+            grad_scale, *rest = args
+            args = tuple(rest)
+        result = own(model, *args, **kwargs)
+        loss: torch.Tensor = result[0] if isinstance(result, tuple) else result
+        return loss * grad_scale, result
+
+    return with_scale, with_example(example)
+
+
+def with_example(batch: tuple[Any, ...] | dict[str, Any]) -> tuple[Any, ...] | dict[str, Any]:
+    return {**batch, _NAME: _EXAMPLE} if isinstance(batch, dict) else (_EXAMPLE, *batch)
+
+
+def with_scale(
+    args: tuple[Any, ...], kwargs: dict[str, Any], by_keywords: bool, device: torch.device
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments as the scaled loss function takes them. Raises GuardError if there is no
+    scale.
+    """
+    rest = dict(kwargs)
+    scale = rest.pop(_NAME, None)
+    if isinstance(scale, torch.amp.GradScaler):
+        scale.scale(torch.zeros((), device=device))  # without it the scaler knows no scale yet
+        scale = scale.get_scale()
+    if isinstance(scale, torch.Tensor):
+        scale = float(scale)
+    if not isinstance(scale, (int, float)) or isinstance(scale, bool):
+        raise GuardError(
+            "the step was planned with grad_scale=True: give it grad_scale=scaler, or a number"
+        )
+    if by_keywords:
+        return args, {**rest, _NAME: float(scale)}
+    return (float(scale), *args), rest
