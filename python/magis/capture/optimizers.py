@@ -39,6 +39,7 @@ class GroupForm:
     decay: Decay
     momentum: bool = False
     nesterov: bool = False
+    fused: bool = False  # one kernel for each parameter
 
     @property
     def state(self) -> tuple[str, ...]:
@@ -46,6 +47,11 @@ class GroupForm:
         if self.rule == "adam":
             return ("exp_avg", "exp_avg_sq")
         return ("momentum_buffer",) if self.momentum else ()
+
+    @property
+    def counts_itself(self) -> bool:
+        """Whether the update counts its steps: a fused kernel reads them from a tensor."""
+        return self.fused and self.rule == "adam"
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,8 @@ class OptimizerView:
             form = _group_form(number, group, _RULES[type(self.optimizer)])
             groups.append(form)
             for parameter in group["params"]:
-                steps = self.steps(parameter) if form.rule == "adam" else 0.0
+                counts = form.rule == "adam" and not form.counts_itself
+                steps = self.steps(parameter) if counts else 0.0
                 cohort = cohorts.setdefault((number, steps), len(cohorts))
                 unlike = self._unlike(parameter, form.state)
                 updates.append(Update(next(paths), number, cohort, unlike))
@@ -131,6 +138,8 @@ class OptimizerView:
         known = self.optimizer.state.get(parameter, {}).get(name)
         if isinstance(known, torch.Tensor):
             return known
+        if name == "step":
+            return torch.empty((), device="meta")
         return torch.empty_like(parameter, device="meta", requires_grad=False)
 
     def _unlike(self, parameter: nn.Parameter, names: tuple[str, ...]) -> tuple[Unlike, ...]:
@@ -213,7 +222,7 @@ def _settings_of(group: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _group_form(number: int, group: Mapping[str, Any], rule: Rule) -> GroupForm:
-    for name in ("amsgrad", "maximize", "capturable", "differentiable", "fused"):
+    for name in ("amsgrad", "maximize", "capturable", "differentiable"):
         if group.get(name):
             raise CaptureError(
                 f"the optimizer's group {number} has {name}=True, which cannot stand in the step:"
@@ -235,4 +244,10 @@ def _group_form(number: int, group: Mapping[str, Any], rule: Rule) -> GroupForm:
     decay: Decay = "none"
     if group["weight_decay"] != 0:
         decay = "decoupled" if group.get("decoupled_weight_decay") else "coupled"
-    return GroupForm(rule, decay, group.get("momentum", 0) != 0, bool(group.get("nesterov", False)))
+    return GroupForm(
+        rule,
+        decay,
+        momentum=group.get("momentum", 0) != 0,
+        nesterov=bool(group.get("nesterov", False)),
+        fused=bool(group.get("fused", False)),
+    )

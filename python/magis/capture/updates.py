@@ -88,6 +88,10 @@ class Updates:
     def _update(self, update: Update, gradient: Value) -> None:
         group = self.form.groups[update.group]
         parameter = self.inputs[update.path]
+        self.graph.outputs.append(Output("param", update.path, parameter))
+        if group.fused:
+            self._fused(update, parameter, gradient)
+            return
         if group.decay == "coupled":
             decay = self._scalar("weight_decay", setting(update.group, "weight_decay"))
             gradient = self.builder.run_one(
@@ -97,7 +101,6 @@ class Updates:
             self._sgd(update, parameter, gradient)
         else:
             self._adam(update, parameter, gradient)
-        self.graph.outputs.append(Output("param", update.path, parameter))
 
     def _sgd(self, update: Update, parameter: Value, gradient: Value) -> None:
         group = self.form.groups[update.group]
@@ -135,6 +138,41 @@ class Updates:
         scaled = self.builder.run_one(_aten.div.Scalar, (root, correction))
         bounded = self.builder.run_one(_aten.add.Scalar, (scaled, self._scalar("eps", epsilon)))
         self._write(_aten.addcdiv_.default, parameter, mean, bounded, value=size)
+
+    def _fused(self, update: Update, parameter: Value, gradient: Value) -> None:
+        """By PyTorch's kernels that update lists of parameters: lists of one, so that each gradient
+        is used where it is complete.
+        """
+        group = self.form.groups[update.group]
+
+        def scalars(*names: str) -> dict[str, Value]:
+            return {name: self._scalar(name, setting(update.group, name)) for name in names}
+
+        if group.rule == "sgd":
+            buffers = [self._state(update, name) for name in group.state]
+            flags = {"nesterov": group.nesterov, "maximize": False, "is_first_step": False}
+            numbers = scalars("weight_decay", "momentum", "lr")
+            self.builder.run(
+                _aten._fused_sgd_.default,
+                ([parameter], [gradient], buffers),
+                {**numbers, "dampening": 0.0, **flags},
+                [None],
+            )
+            return
+        step = self._state(update, "step")
+        self._write(_aten.add_.Scalar, step, 1)
+        mean, square = (self._state(update, name) for name in group.state)
+        decoupled = group.decay == "decoupled"
+        self.builder.run(
+            _aten._fused_adamw_.default if decoupled else _aten._fused_adam_.default,
+            ([parameter], [gradient], [mean], [square], [], [step]),
+            {
+                **scalars("lr", "beta1", "beta2", "weight_decay", "eps"),
+                "amsgrad": False,
+                "maximize": False,
+            },
+            [None],
+        )
 
     def _clipped(self, gradients: dict[str, Value]) -> dict[str, Value]:
         """Scaled as torch.nn.utils.clip_grad_norm_ scales them: all at once, so that every gradient

@@ -46,6 +46,8 @@ class InStepOptimizer:
             state = self.optimizer.state[parameter]
             if name == "momentum_buffer" and state.get(name) is None:
                 state[name] = torch.full_like(parameter, _NOTHING_YET, requires_grad=False)
+            elif name == "step":  # of a fused kernel
+                state.setdefault(name, torch.zeros((), device=parameter.device))
             elif name not in state:
                 state.setdefault("step", torch.tensor(0.0, dtype=_scalar_dtype()))
                 state[name] = torch.zeros_like(parameter, requires_grad=False)
@@ -93,12 +95,13 @@ class InStepOptimizer:
         for hook in internals.optimizer_hooks(self.optimizer)[1]:
             hook(self.optimizer, (self.optimizer,), {})
 
-    def count(self, updated: list[str], model: ModelView) -> None:
-        """Counts a step of these parameters."""
+    def count(self, updated: list[str], graph: _core.Graph, model: ModelView) -> None:
+        """Counts a step of these parameters, but for those whose steps the graph counts."""
+        counted = set(written_states(graph))
         with torch.no_grad():
             for path in updated:
                 state = self.optimizer.state.get(model.parameters[path])
-                if state and "step" in state:
+                if state and "step" in state and f"{path}.step" not in counted:
                     state["step"] += 1
 
     # ---- eager's own

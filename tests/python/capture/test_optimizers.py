@@ -79,6 +79,19 @@ def test_decay_is_part_of_the_gradient_or_apart() -> None:
     assert "%decay" not in capture(model, loss, X, optimizer=none).text
 
 
+def test_fused_updates_are_one_kernel_each() -> None:
+    model = network()
+    adamw = torch.optim.AdamW(model.parameters(), fused=True)
+    text = capture(model, loss, X, optimizer=adamw).text
+    assert statements(text) == [
+        "aten.add_.Scalar(%_2_weight_step, 1)",
+        "aten._fused_adamw_([%_2_weight], [%mm_1], [%_2_weight_exp_avg], [%_2_weight_exp_avg_sq], "
+        "[], [%_2_weight_step], lr=%lr, beta1=%beta1, beta2=%beta2, weight_decay=%weight_decay, "
+        "eps=%eps, amsgrad=false, maximize=false)",
+    ]
+    assert "optimizer['step']" not in text  # the kernel reads tensors
+
+
 def test_groups_and_numbers_of_steps_have_scalars_of_their_own() -> None:
     model = network()
     groups: list[dict[str, Any]] = [
@@ -124,7 +137,7 @@ class Other(torch.optim.SGD):
         (lambda p: torch.optim.Adam(p, amsgrad=True), ["group 0", "amsgrad=True"]),
         (lambda p: torch.optim.SGD(p, maximize=True), ["group 0", "maximize=True"]),
         (lambda p: torch.optim.SGD(p, momentum=0.9, dampening=0.1), ["dampening=0.1"]),
-        (lambda p: torch.optim.Adam(p, fused=True), ["fused=True"]),
+        (lambda p: torch.optim.Adam(p, differentiable=True), ["differentiable=True"]),
         (lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1)), ["lr", "tensor"]),
         (lambda p: torch.optim.RMSprop(p), ["RMSprop", "SGD, Adam, AdamW"]),
         (lambda p: Other(p), ["Other", "SGD, Adam, AdamW"]),

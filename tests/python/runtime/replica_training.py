@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import magis
 from magis.errors import MagisError
+from magis.measure import measure_peak
 from magis.runtime import planner
 
 
@@ -91,6 +92,9 @@ def train(rank: int, count: int, folder: str, accumulate: int, lengths: list[int
     expected = trained(theirs, data, None, accumulate)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6, msg=name)
+    ours.zero_grad()
+    measured = measure_peak(lambda: step(*data[0]))
+    assert measured.peak_bytes <= step.report.transient_peak_bytes  # averaging included
     texts: list[Any] = [None] * count
     dist.all_gather_object(texts, step.plan.text())
     assert (len(set(texts)) == 1) == (len(set(lengths)) == 1)

@@ -28,6 +28,10 @@ OPTIMIZERS: dict[str, Make] = {
     "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, betas=(0.8, 0.95)),
+    "fused sgd": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01, fused=True),
+    "fused momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, fused=True),
+    "fused adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1, fused=True),
+    "fused adamw": lambda p: torch.optim.AdamW(p, lr=0.01, fused=True),
 }
 
 
