@@ -50,6 +50,7 @@ __all__ = [
     "OpOverload",
     "RuntimeScalars",
     "TorchDispatchMode",
+    "buffers_to_broadcast",
     "current_autograd_node",
     "fake_like",
     "foreach_add",
@@ -68,7 +69,6 @@ __all__ = [
     "pretend_compiling",
     "pytree",
     "reads_answered",
-    "sync_buffers",
     "tensor_hooks",
     "to_functional",
     "trace",
@@ -383,15 +383,16 @@ def ignored_parameters(wrapper: DistributedDataParallel) -> set[str]:
     return set(wrapper.parameters_to_ignore)
 
 
-def sync_buffers(wrapper: DistributedDataParallel) -> None:
-    """What DistributedDataParallel's forward does about buffers.
+def buffers_to_broadcast(wrapper: DistributedDataParallel) -> list[torch.Tensor]:
+    """What DistributedDataParallel's forward would broadcast, to be asked for once a forward pass.
 
     Relies on: buffers are broadcast before a forward pass unless the one before it was under
     `no_sync()`, which `require_forward_param_sync` remembers.
     """
-    if wrapper._check_sync_bufs_pre_fwd():
-        wrapper._sync_buffers()
+    wrapper._assign_modules_buffers()  # some may have been replaced
+    buffers = list(wrapper.modules_buffers) if wrapper._check_sync_bufs_pre_fwd() else []
     wrapper.require_forward_param_sync = wrapper.require_backward_grad_sync
+    return buffers
 
 
 def version(tensor: torch.Tensor) -> int:

@@ -293,16 +293,12 @@ def test_distributed_wrappers(tmp_path: Path) -> None:
         wrapper = DistributedDataParallel(torch.nn.BatchNorm1d(4))
         assert not internals.has_communication_hooks(wrapper)
         assert internals.ignored_parameters(wrapper) == set()
-        broadcast = []
-        wrapper._sync_buffers = lambda: broadcast.append(1)  # type: ignore[method-assign]
-        internals.sync_buffers(wrapper)
+        assert len(internals.buffers_to_broadcast(wrapper)) == 3
         with wrapper.no_sync():
-            internals.sync_buffers(wrapper)  # the step before was not under no_sync()
-            internals.sync_buffers(wrapper)
-        internals.sync_buffers(wrapper)
-        assert len(broadcast) == 2
-        internals.sync_buffers(wrapper)
-        assert len(broadcast) == 3
+            assert len(internals.buffers_to_broadcast(wrapper)) == 3  # not so the step before
+            assert internals.buffers_to_broadcast(wrapper) == []
+        assert internals.buffers_to_broadcast(wrapper) == []
+        assert len(internals.buffers_to_broadcast(wrapper)) == 3
         wrapper.register_comm_hook(None, lambda _, bucket: bucket)
         assert internals.has_communication_hooks(wrapper)
     finally:

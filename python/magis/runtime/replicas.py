@@ -45,8 +45,14 @@ class Replicas:
         """Before a step: buffers come from the first process, unless the last step was under
         `no_sync()`.
         """
-        with self._together("broadcasting buffers"):
-            internals.sync_buffers(self._wrapper)
+        with self._together("broadcasting buffers"), torch.no_grad():
+            first = dist.get_global_rank(self._group, 0)
+            running = [
+                dist.broadcast(buffer, src=first, group=self._group, async_op=True)
+                for buffer in internals.buffers_to_broadcast(self._wrapper)
+            ]
+            for work in running:
+                work.wait()
 
     def average(self) -> None:
         """After a step: gradients are averaged, unless it is under `no_sync()`. Raises MagisError

@@ -94,7 +94,8 @@ def train(rank: int, count: int, folder: str, accumulate: int, lengths: list[int
         torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6, msg=name)
     ours.zero_grad()
     measured = measure_peak(lambda: step(*data[0]))
-    assert measured.peak_bytes <= step.report.transient_peak_bytes  # averaging included
+    over = measured.peak_bytes - step.report.transient_peak_bytes
+    assert over <= 0, f"{over} bytes more than promised"
     texts: list[Any] = [None] * count
     dist.all_gather_object(texts, step.plan.text())
     assert (len(set(texts)) == 1) == (len(set(lengths)) == 1)
