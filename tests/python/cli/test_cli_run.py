@@ -200,7 +200,10 @@ def test_what_is_no_plan_for_this_machine(plan: Path, magis: Magis, tmp_path: Pa
     assert magis("run", plan, "--rounds", "0").status == 2
 
 
-def test_a_plan_with_the_optimizer_inside(magis: Magis) -> None:
+def test_a_plan_with_the_optimizer_inside(
+    magis: Magis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     magis("capture", "mlp", "--optimizer", "adamw", "-o", "adamw.magis")
     budget = ("--latency-limit", "1.1", "--state-budget", "1")
     magis("optimize", "adamw.magis", *budget, "-o", "adamw.json")
