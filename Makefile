@@ -1,5 +1,6 @@
 # make run     sets everything up and runs the main job (python/magis/demo)
 # make test    sets everything up and runs every test of the daily set; test-long runs the rest
+# make docs    the documentation's site, in build/site
 # make check   format, lint, types, include direction
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -8,7 +9,7 @@ PY := $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 JOBS ?= $(shell nproc)
 
-.PHONY: run test test-core test-python test-long bench check format bless setup core-tools clean
+.PHONY: run docs test test-core test-python test-long bench check format bless setup core-tools clean
 
 # ---- set-up
 $(VENV)/.ready: dev-requirements.txt
@@ -32,6 +33,10 @@ setup: build/.installed
 # ---- the main job
 run: build/.installed
 	$(PY) -m magis.demo.train_bert --json build/run.json
+
+# ---- documentation
+docs: build/.installed
+	$(PY) -m mkdocs build --strict
 
 # ---- tests
 build/.configured: $(VENV)/.ready build/.packages CMakeLists.txt CMakePresets.json
