@@ -51,6 +51,7 @@ __all__ = [
     "RuntimeScalars",
     "TorchDispatchMode",
     "buffers_to_broadcast",
+    "count_steps",
     "current_autograd_node",
     "fake_like",
     "foreach_add",
@@ -363,6 +364,15 @@ def optimizer_silenced(optimizer: torch.optim.Optimizer) -> Iterator[None]:
             optimizer._opt_called = called
         elif hasattr(optimizer, "_opt_called"):
             del optimizer._opt_called
+
+
+def count_steps(steps: list[torch.Tensor]) -> None:
+    """Adds one to each, as PyTorch's optimizers do with their counts of steps.
+
+    Relies on: torch._foreach_add_ takes one number for all tensors of a list.
+    """
+    with torch.no_grad():
+        torch._foreach_add_(steps, 1)
 
 
 def note_step(optimizer: torch.optim.Optimizer) -> None:

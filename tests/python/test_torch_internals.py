@@ -286,6 +286,12 @@ def test_optimizers_tell_hooks_and_schedulers() -> None:
         schedule.step()
 
 
+def test_steps_are_counted() -> None:
+    steps = [torch.tensor(float(n)) for n in range(3)]
+    internals.count_steps(steps)
+    assert [float(step) for step in steps] == [1.0, 2.0, 3.0]
+
+
 def test_distributed_wrappers(tmp_path: Path) -> None:
     meeting = f"file://{tmp_path}/meeting"
     torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)

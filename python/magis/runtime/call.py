@@ -139,7 +139,7 @@ class Call:
         for place, value in state:
             place.copy_(value)
         if self.step.optimizer is not None:
-            self.step.optimizer.count(self.step.updated, self.plan.plan.graph, self.view)
+            self.step.optimizer.count(self.step.counted, self.view)
         for slot, target, way in self.gradients:
             if way in {Deposit.take, Deposit.add, Deposit.hook}:
                 deposit(target, gradients[slot.path])

@@ -52,10 +52,10 @@ class InStepOptimizer:
                 state.setdefault("step", torch.tensor(0.0, dtype=_scalar_dtype()))
                 state[name] = torch.zeros_like(parameter, requires_grad=False)
 
-    def state(self, graph: _core.Graph, model: ModelView) -> dict[str, torch.Tensor]:
-        """What the graph's updates write to beside parameters, by the graph's paths."""
+    def state(self, paths: list[str], model: ModelView) -> dict[str, torch.Tensor]:
+        """State that updates write to, by the graph's paths."""
         found = {}
-        for path in written_states(graph):
+        for path in paths:
             parameter, _, name = path.rpartition(".")
             found[path] = self.optimizer.state[model.parameters[parameter]][name]
         return found
@@ -95,14 +95,12 @@ class InStepOptimizer:
         for hook in internals.optimizer_hooks(self.optimizer)[1]:
             hook(self.optimizer, (self.optimizer,), {})
 
-    def count(self, updated: list[str], graph: _core.Graph, model: ModelView) -> None:
-        """Counts a step of these parameters, but for those whose steps the graph counts."""
-        counted = set(written_states(graph))
-        with torch.no_grad():
-            for path in updated:
-                state = self.optimizer.state.get(model.parameters[path])
-                if state and "step" in state and f"{path}.step" not in counted:
-                    state["step"] += 1
+    def count(self, counted: list[str], model: ModelView) -> None:
+        """Counts a step of these parameters."""
+        states = [self.optimizer.state.get(model.parameters[path]) for path in counted]
+        steps = [state["step"] for state in states if state and "step" in state]
+        if steps:
+            internals.count_steps(steps)
 
     # ---- eager's own
 
@@ -133,6 +131,12 @@ def updated_parameters(graph: _core.Graph) -> list[str]:
     """Parameters that the graph updates in place, by path: outputs that are inputs."""
     names = {entry.name for entry in graph.inputs if entry.kind == "param"}
     return [o.path for o in graph.outputs if o.kind == "param" and o.name in names]
+
+
+def counted_parameters(graph: _core.Graph) -> list[str]:
+    """Those whose steps the graph does not count itself."""
+    counting = set(written_states(graph))
+    return [path for path in updated_parameters(graph) if f"{path}.step" not in counting]
 
 
 def written_states(graph: _core.Graph) -> list[str]:

@@ -16,7 +16,7 @@ from magis.capture.scalars import evaluate
 from magis.runtime.call import Call
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.gradients import Deposit, slots_of
-from magis.runtime.in_step import InStepOptimizer, updated_parameters
+from magis.runtime.in_step import InStepOptimizer, counted_parameters, updated_parameters
 from magis.runtime.model_view import ModelView
 from magis.runtime.speculation import SpeculationFailed
 
@@ -76,6 +76,7 @@ class PlannedStep:
         self.slots = slots_of(base.plan.graph, leaf_paths)
         self.optimizer = optimizer
         self.updated = [] if optimizer is None else updated_parameters(base.plan.graph)
+        self.counted = [] if optimizer is None else counted_parameters(base.plan.graph)
         self.last = base  # the plan that ran last
         self._plan_accumulation = plan_accumulation
         self._accumulating: dict[frozenset[str], CompiledPlan] = {}
@@ -109,7 +110,8 @@ class PlannedStep:
         state: dict[str, torch.Tensor] = {}
         if self.optimizer is not None and self.capture.optimizer is not None:
             floats |= self.optimizer.numbers(self.capture.optimizer, view)
-            state = self.optimizer.state(plan.plan.graph, view)
+            paths = [key for table, key in sources if table is _Table.state]
+            state = self.optimizer.state(paths, view)
         tables: dict[_Table, Any] = {
             _Table.parameters: view.parameters,
             _Table.buffers: view.buffers(),
