@@ -1,3 +1,4 @@
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -14,6 +15,7 @@
 #include "magis/schedule/decisions.h"
 #include "magis/schedule/host_pool.h"
 #include "magis/schedule/undo.h"
+#include "magis/simulate/reserved_memory.h"
 #include "magis/simulate/simulate.h"
 
 namespace nb = nanobind;
@@ -190,6 +192,13 @@ std::vector<std::pair<std::string, Seconds>> run_costs(const PyPlan& plan, const
   return list;
 }
 
+ReservedMemory reserved(const PyPlan& plan, const PyDevice& device,
+                        const AllocatorSettings& allocator, Bytes library_workspace) {
+  const CostTable costs = make_cost_table(*plan.graph, profile_of(device));
+  return reserved_memory(*plan.graph, plan.program, costs,
+                         {.allocator = allocator, .library_workspace = library_workspace});
+}
+
 int operators_run(const PyPlan& plan) {
   int count = 0;
   for (const Statement& s : plan.program.statements) count += s.kind == Statement::Kind::run;
@@ -231,10 +240,31 @@ void bind_simulation(nb::module_& m) {
       .def_ro("copies", &PySimulation::copies);
 }
 
+void bind_reserved_memory(nb::module_& m) {
+  nb::class_<AllocatorSettings>(m, "AllocatorSettings")
+      .def(nb::init<>())
+      .def_rw("device_memory", &AllocatorSettings::device_memory)
+      .def_rw("allowed_memory", &AllocatorSettings::allowed_memory)
+      .def_rw("garbage_collection_threshold", &AllocatorSettings::garbage_collection_threshold)
+      .def_rw("max_split_size", &AllocatorSettings::max_split_size)
+      .def_rw("max_non_split_rounding", &AllocatorSettings::max_non_split_rounding)
+      .def_rw("large_segment", &AllocatorSettings::large_segment)
+      .def_rw("roundup_power2_divisions", &AllocatorSettings::roundup_power2_divisions)
+      .def_rw("expandable_segments", &AllocatorSettings::expandable_segments);
+  nb::class_<ReservedMemory>(m, "ReservedMemory")
+      .def_ro("reserved_bytes", &ReservedMemory::reserved)
+      .def_ro("allocated_bytes", &ReservedMemory::allocated)
+      .def_prop_ro("fragmentation_bytes", &ReservedMemory::fragmentation)
+      .def_ro("allocated_peak_bytes", &ReservedMemory::allocated_peak)
+      .def_ro("cache_flushes", &ReservedMemory::cache_flushes)
+      .def_ro("fits", &ReservedMemory::fits);
+}
+
 }  // namespace
 
 void bind_plan(nb::module_& m) {
   bind_simulation(m);
+  bind_reserved_memory(m);
   nb::class_<PyPlan>(m, "Plan")
       .def_static(
           "parse",
@@ -259,6 +289,7 @@ void bind_plan(nb::module_& m) {
           },
           "heading"_a = "")
       .def("simulate", &simulate_plan, "device"_a)
+      .def("reserved", &reserved, "device"_a, "allocator"_a, "library_workspace"_a = 0)
       .def("verify",
            [](const PyPlan& p) {
              verify(*p.graph);

@@ -137,6 +137,27 @@ class Simulation:
     timeline: list[TimelinePoint]
     copies: list[CopyPoint]  # in program order; of a loop, its first iteration's
 
+class AllocatorSettings:
+    """PyTorch's, in bytes: see magis/simulate/caching_allocator.h."""
+
+    def __init__(self) -> None: ...
+    device_memory: int
+    allowed_memory: int
+    garbage_collection_threshold: float
+    max_split_size: int
+    max_non_split_rounding: int
+    large_segment: int
+    roundup_power2_divisions: Sequence[int]  # 16
+    expandable_segments: bool
+
+class ReservedMemory:
+    reserved_bytes: int
+    allocated_bytes: int  # of these, when they first were that many
+    fragmentation_bytes: int  # the rest of them
+    allocated_peak_bytes: int
+    cache_flushes: int
+    fits: bool  # False: memory ran out
+
 class Plan:
     """A graph and a program."""
 
@@ -149,6 +170,9 @@ class Plan:
     def text(self) -> str: ...
     def source(self, heading: str = "") -> str: ...
     def simulate(self, device: Device) -> Simulation: ...
+    def reserved(
+        self, device: Device, allocator: AllocatorSettings, library_workspace: int = 0
+    ) -> ReservedMemory: ...
     def verify(self) -> None: ...
     @property
     def host_bytes(self) -> int: ...  # the pool on the host; 0: nothing is stored

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from magis.report.lifetimes import last_readers, output_tensors
 from magis.report.loops import GraphLoops, SplitLoop, read_loops
 from magis.report.modules import grouping, without_layer_number
+from magis.report.reserved import Reserved, reserved_memory
 from magis.report.text import bytes_text
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class MemoryReport:
     obstacles: list[str]  # what ends the axis of the batch, in words
     whole: list[str]  # operators that are never split, the opaque ones apart
     swaps: Swaps | None  # none: every tensor stays on the device
+    reserved: Reserved | None  # of a CUDA device's memory, predicted; none: another device
 
     @classmethod
     def of_graph(cls, graph: _core.Graph, *, device: _core.Device) -> MemoryReport:
@@ -171,6 +173,7 @@ class MemoryReport:
             if regions is not None
             else [],
             swaps=_swaps(plan, simulation, loops) if simulation.copies else None,
+            reserved=reserved_memory(plan, device),
         )
 
     def to_json(self) -> dict[str, Any]:

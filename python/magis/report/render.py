@@ -92,6 +92,8 @@ def summary_view(report: MemoryReport) -> RenderableType:
             f" + {bytes_text(report.transient_peak_bytes)} in the step",
         ),
     )
+    if report.reserved is not None:
+        table.add_row("reserved", str(report.reserved))
     if (swaps := report.swaps) is not None:
         moved = copies_text(
             swaps.bytes_to_host, swaps.bytes_to_device, swaps.copy_seconds, swaps.exposed_seconds

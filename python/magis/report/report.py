@@ -12,6 +12,7 @@ from magis.report.explanation import explain
 from magis.report.explanation_words import Explanation
 from magis.report.found import Found
 from magis.report.modules import NO_MODULE, without_layer_number
+from magis.report.reserved import Reserved, reserved_memory
 from magis.report.text import (
     bytes_text,
     change_text,
@@ -34,6 +35,9 @@ MEASURED_BASELINE = "eager, measured"
 _MOST_LINES = 12
 
 _DONE_TITLE = "What was done"
+
+# What older plans' reports do not say.
+_ADDED_LATER = {"times": "", "reserved": None, "baseline_reserved_bytes": 0}
 
 STOP_REASONS = {
     "converged": "nothing was left to try",
@@ -81,6 +85,8 @@ class Report:
     captured_peak_bytes: int = 0  # of the captured graph in program order
     captured_seconds: float = 0.0
     times: str = ""  # which of them were measured, in words; empty: none
+    reserved: Reserved | None = None  # of a CUDA device's memory, predicted; None: another device
+    baseline_reserved_bytes: int = 0  # of the captured graph in program order
     # What `explain` is about: no field, so that it is not saved, compared, copied or shown.
     _plan: ClassVar[_core.Plan | None] = None
     _device: ClassVar[_core.DeviceProfile | str | None] = None
@@ -104,7 +110,8 @@ class Report:
         """
         from magis import _core
 
-        before = _core.Plan.program_order(result.source).simulate(device)
+        captured = _core.Plan.program_order(result.source)
+        before = captured.simulate(device)
         after = result.plan.simulate(device)
         measured = measured_baseline_bytes is not None
         baseline_seconds = result.baseline_seconds
@@ -143,6 +150,8 @@ class Report:
             captured_peak_bytes=result.baseline_peak_bytes,
             captured_seconds=result.baseline_seconds,
             times=times,
+            reserved=reserved_memory(result.plan, device),
+            baseline_reserved_bytes=_reserved_bytes(reserved_memory(captured, device)),
         )
         object.__setattr__(report, "_plan", result.plan)
         object.__setattr__(report, "_device", device)
@@ -153,11 +162,14 @@ class Report:
         """The inverse of `to_json`; raises KeyError naming a field that is missing."""
         if not isinstance(data, dict):
             raise KeyError(fields(cls)[0].name)
-        known = {"times": "", **data}  # plans from before times were measured have no words on it
-        return cls(**{entry.name: known[entry.name] for entry in fields(cls)})
+        known = {**_ADDED_LATER, **data}
+        values = {entry.name: known[entry.name] for entry in fields(cls)}
+        if values["reserved"] is not None:
+            values["reserved"] = Reserved(**values["reserved"])
+        return cls(**values)
 
     def __getstate__(self) -> dict[str, Any]:
-        return asdict(self)
+        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
 
     def explain(self) -> Explanation:
         """The plan in words: what runs in parts, recomputed and swapped, what that saved and cost,
@@ -265,6 +277,7 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
             else "",
         ),
         ("before", f"{bytes_text(report.baseline_peak_bytes)} ({report.baseline_source})"),
+        ("reserved", _reserved_text(report)),
         (
             "time",
             f"{seconds_text(report.seconds)}, before {seconds_text(report.baseline_seconds)}"
@@ -281,6 +294,16 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
         ("replay", report.replayed),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _reserved_bytes(reserved: Reserved | None) -> int:
+    return 0 if reserved is None else reserved.reserved_bytes
+
+
+def _reserved_text(report: Report) -> str:
+    if report.reserved is None:
+        return ""
+    return f"{report.reserved}, before {bytes_text(report.baseline_reserved_bytes)} (predicted)"
 
 
 def _done(report: Report) -> list[tuple[str, list[tuple[str, ...]]]]:

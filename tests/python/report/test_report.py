@@ -1,6 +1,7 @@
 """The report on a plan: what it says, and that it says the bad news first."""
 
 import json
+import pickle
 from dataclasses import replace
 from io import StringIO
 
@@ -8,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from magis.report import Report
+from magis.report.reserved import Reserved
 
 MIB = 2**20
 
@@ -190,3 +192,14 @@ def test_json_without_a_field_names_it() -> None:
     del data["seconds"]
     with pytest.raises(KeyError, match="seconds"):
         Report.from_json(data)
+
+
+def test_a_report_keeps_reserved_memory() -> None:
+    reserved = Reserved(50 * MIB, 46 * MIB, 4 * MIB, 46 * MIB, 0, True, "")
+    report = replace(GOOD, reserved=reserved, baseline_reserved_bytes=120 * MIB)
+    line = "50.00 MiB, 4.00 MiB of it between tensors, before 120.00 MiB (predicted)"
+    assert line in str(report)
+    assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
+    assert pickle.loads(pickle.dumps(report)) == report
+    older = {key: value for key, value in GOOD.to_json().items() if "reserved" not in key}
+    assert Report.from_json(older) == GOOD
