@@ -82,7 +82,7 @@ def run(name: str, count: int, rounds: int, budget: float) -> dict[str, Any]:
     seconds: list[list[float]] = [[] for _ in trials]
     for turn in range(rounds):
         for i in range(len(trials)) if turn % 2 else reversed(range(len(trials))):
-            seconds[i].append(trials[i][2].step_seconds())
+            seconds[i].append(trials[i][2].timer.step_seconds())
     rows = []
     base_promised = plans[0][1].simulate(refinement.device).seconds
     base_measured = median(seconds[0])

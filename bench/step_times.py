@@ -26,7 +26,6 @@ _STEPS_A_ROUND = 2
 def measure(name: str, budget: float) -> dict[str, Any]:
     from magis import _core, zoo
     from magis.capture import capture
-    from magis.cli.promised_times import offenders
     from magis.cli.trial import Trial
     from magis.cli.workload import Workload
     from magis.runtime.free_memory import free_bytes
@@ -43,25 +42,23 @@ def measure(name: str, budget: float) -> dict[str, Any]:
     keys = times.lacking(plan.calls("cpu"))
     steps: list[float] = []
     for turn in range(_ROUNDS):
-        steps += [trial.step_seconds() for _ in range(_STEPS_A_ROUND)]
+        steps += [trial.timer.step_seconds() for _ in range(_STEPS_A_ROUND)]
         times.measure(keys[turn::_ROUNDS], budget / _ROUNDS, free_bytes(cpu))
-        steps += [trial.step_seconds() for _ in range(_STEPS_A_ROUND)]
+        steps += [trial.timer.step_seconds() for _ in range(_STEPS_A_ROUND)]
     times.calibrate("cpu")
     device = times.profile("cpu")
-    calls = plan.calls(device)
-    promised = plan.simulate(device).seconds
-    operators = trial.time_operators(5) or []
-    worst = offenders(plan.run_costs(device), operators)
+    found = trial.timer.compare(device, 5, steps)
     return {
         "model": name,
-        "calls": len(calls),
-        "measured_calls": sum(call.measured for call in calls),
+        "calls": found.calls,
+        "measured_calls": found.calls_measured,
         "modelled_seconds": plan.simulate("cpu").seconds,
-        "promised_seconds": promised,
-        "measured_seconds": median(steps),
+        "promised_seconds": found.promised_seconds,
+        "measured_seconds": found.step_seconds,
         "fastest_seconds": min(steps),
-        "error": promised / median(steps) - 1,
-        "worst_offenders": [asdict(row) for row in worst[:8]],
+        "error": found.promised_seconds / found.step_seconds - 1,
+        "operators": [asdict(row) for row in found.operators],
+        "worst_offenders": [asdict(row) for row in found.offenders],
     }
 
 

@@ -22,7 +22,7 @@ from magis.cli.frontier import (
     refuse_limits,
     refuse_search_options,
 )
-from magis.cli.measuring import measured_times, use_recorded_threads
+from magis.cli.measuring import measured_times
 from magis.cli.options import (
     Explain,
     GraphOrFrontier,
@@ -39,8 +39,7 @@ from magis.cli.rules import KINDS, SWAP, choose_rules, kinds_of
 from magis.cli.search import Budget, Method, Target, resolve, search
 from magis.cli.status import UsageError
 from magis.cli.subject import read_graph
-from magis.cli.validating import find_several
-from magis.cli.validating import validate as run_for_real
+from magis.cli.validating import best_of
 from magis.files import write_text
 from magis.limits import Limit, parse_limit, parse_search_memory
 from magis.report import Explanation, Report
@@ -268,14 +267,21 @@ def optimize(
         offload_directory=offload_directory,
         profile=profile,
     )
-    if frontier and (measure is not None or validate):
-        raise UsageError("--measure and --validate do not go with --frontier: give a limit")
+    if frontier and validate:
+        raise UsageError("--validate does not go with --frontier: give a limit")
     if model is not None and not validate:
         raise UsageError("--model is for --validate, which runs plans")
     if frontier and not isinstance(profile, str):
         raise UsageError("--frontier takes a built-in --device: its plans are looked up by name")
     if frontier and isinstance(profile, str):
-        found = find(graph, profile, budget, rules=rules, host_memory=offload.host_memory)
+        found = find(
+            graph,
+            profile,
+            budget,
+            rules=rules,
+            host_memory=offload.host_memory,
+            refinement=measured_times(measure, graph, profile),
+        )
         return frontier_outcome(found, output, json)
     refinement = measured_times(measure, graph, profile)
     if refinement is not None:
@@ -302,18 +308,17 @@ def optimize(
             refinement=refinement,
         )
 
-    results = find_several(search_from, max(1, validate), seed)
-    result, times = results[0], []
-    if validate:
-        use_recorded_threads(graph)
-        validated = run_for_real(results, model, target.keywords.get("latency_limit"))
-        result, times = validated.result, [validated.words]
-    if refinement is not None:
-        times.insert(0, refinement.words(result.plan))
+    known = profile if refinement is None else refinement.device
+    limit_seconds = target.keywords.get("latency_limit")
+    result, validated = best_of(validate, search_from, seed, model, limit_seconds, known)
+    times = [] if refinement is None else [refinement.words(result.plan)]
+    if validated is not None:
+        times.append(validated.words)
     report = Report.build(
         result,
-        device=profile if refinement is None else refinement.device,
+        device=known,
         times="; ".join(times),
+        promised_times=None if validated is None else validated.times,
         limit_text=target.text,
         replayed=graph.meta.get("replay", "not recorded"),
     )

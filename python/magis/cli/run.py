@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,13 +20,15 @@ from magis.cli.hook import under_hook
 from magis.cli.options import Json, OffloadDirectory, OffloadTo
 from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
-from magis.cli.promised_times import compare_times, known_times, time_rows
 from magis.cli.status import UsageError
 from magis.cli.workload import workload_of
+from magis.report.promised_times import PromisedTimes
 from magis.report.text import bytes_text, change_text, percent_text, plural, seconds_text
 from magis.runtime.offload import choose_directory
 
 if TYPE_CHECKING:
+    import torch
+
     from magis import _core
     from magis.cli.trial import Run, Trial
     from magis.runtime.plan_file import PlanFile
@@ -91,9 +94,9 @@ def run(
     with spinner("measuring time"):
         trial.time(planned, eager, rounds)
     with spinner("measuring operators"):
-        times = compare_times(trial, found, known_times(trial.device, here), rounds)
+        times = trial.timer.compare(_known_times(trial.device, here), rounds)
     facts = _facts(promised, planned, eager, difference, tolerance)
-    facts["times"] = times
+    facts["times"] = asdict(times)
     facts |= {"plan_device": profile, "plan_peak_bytes": found.simulate(profile).peak_bytes}
     facts |= {"host_bytes": found.host_bytes, "offload_to": offload_to}
     return _outcome(facts, json)
@@ -114,6 +117,19 @@ def _profile_here(plan: _core.Plan, profile: str) -> str:
     The CPU's allocator does not round sizes up to blocks as that of a GPU does.
     """
     return "cpu" if plan.graph.device == "cpu" else profile
+
+
+def _known_times(device: torch.device, profile: str) -> _core.Device:
+    """The profile with what was measured before; as it is, if it is not this machine's."""
+    from magis.runtime.planner import choose_profile
+    from magis.timing.cache import cache_file
+    from magis.timing.times import Times
+
+    if device.type not in ("cpu", "cuda") or choose_profile(None, device) != profile:
+        return profile
+    if not cache_file().exists():
+        return profile
+    return Times(device).profile(profile)
 
 
 def _check_device(plan: _core.Plan) -> None:
@@ -247,7 +263,7 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         theirs = "" if beside is None else f", eager {bytes_text(beside)}"
         yield "libraries", f"{bytes_text(libraries)} behind PyTorch's back{theirs}"
     yield "time", _time(facts)
-    yield from time_rows(facts["times"])
+    yield from PromisedTimes.from_json(facts["times"]).rows()
     yield "results", _equality(facts)
 
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -29,8 +28,7 @@ from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import captured_fingerprint, without_scratch
 from magis.runtime.planned import PlannedStep
 from magis.runtime.sandbox import sandbox
-from magis.timing.in_step import StepClock
-from magis.timing.stopwatch import CpuClock
+from magis.runtime.step_times import StepTimer
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,7 @@ class Trial:
             _no_accumulation,
             self._optimizer,
         )
+        self.timer = StepTimer(self._step, self._arguments, self._view)
 
     @property
     def device(self) -> torch.device:
@@ -105,12 +104,11 @@ class Trial:
 
     def warm_up(self) -> None:
         """One step of the plan."""
-        with self._sandbox():
-            self._run_planned()
+        self.timer.warm_up()
 
     def planned(self) -> Run:
         """One step under measurement. Run one before: the first allocates more."""
-        return self._measured(self._run_planned)
+        return self._measured(self.timer.run)
 
     def eager(self) -> Run:
         """The same for eager."""
@@ -118,38 +116,12 @@ class Trial:
 
     def time(self, planned: Run, eager: Run | None, rounds: int) -> None:
         """Adds the seconds of `rounds` steps to each, in turns: a slow machine slows both."""
-        pair = [(planned, self._run_planned)]
+        pair = [(planned, self.timer.run)]
         if eager is not None:
             pair.append((eager, self._run_eager))
         for number in range(rounds):
             for run, step in pair if number % 2 else reversed(pair):
                 run.seconds.append(self._seconds(step))
-
-    def time_operators(self, rounds: int) -> list[float] | None:
-        """Median seconds of each operator that a step of the plan runs, as in `Plan.run_costs`;
-        those of all iterations of a loop together. None if the plan swaps: what is copied beside
-        the operators cannot be told from them.
-        """
-        if self._step.base.host_bytes:
-            return None
-        clock = StepClock(CpuClock().now)
-        samples = []
-        with self._step.base.instrumented(clock):
-            for _ in range(rounds):
-                with self._sandbox():
-                    self._run_planned()
-                samples.append(clock.seconds)
-        return [median(seconds) for seconds in zip(*samples, strict=True)]
-
-    def step_seconds(self) -> float:
-        """Of one step of the plan, by the clock that operators are timed with."""
-        now = CpuClock().now
-        with self._sandbox():
-            start = now()
-            result = self._run_planned()
-            seconds = now() - start
-            del result
-        return seconds
 
     def _measured(self, run: Callable[[], Any]) -> Run:
         with self._sandbox():
@@ -165,10 +137,6 @@ class Trial:
             seconds = time.perf_counter() - start
             del result
         return seconds
-
-    def _run_planned(self) -> Any:
-        # A batch that requires gradients gets them; cut off, it comes to each step without any.
-        return self._step.run(self._view, self._arguments.cut_off().leaves)
 
     def _run_eager(self) -> Any:
         with self._modes():

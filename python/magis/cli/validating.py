@@ -1,95 +1,60 @@
-"""Running the best few plans on this machine, and taking the one that is best in truth."""
+"""`--validate`: the plans that were found, run on the model that was captured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from statistics import median
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from magis.report.text import change_text, plural, seconds_text
+from magis.cli.measuring import use_recorded_threads
 
 if TYPE_CHECKING:
     from magis import _core
-
-_ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Validated:
-    """The plan that was taken, and what the others came to."""
-
-    result: _core.Result
-    seconds: float  # of a step, measured
-    words: str
+    from magis.runtime.validation import Validated
 
 
-def find_several(
-    search: Callable[[int], _core.Result], count: int, seed: int
-) -> list[_core.Result]:
-    """What `search` finds from `count` seeds, beginning with `seed`; the same plan once."""
-    found: dict[str, _core.Result] = {}
-    for number in range(count):
-        result = search((seed + number) % 2**64)
-        found.setdefault(result.plan.text(), result)
-        if result.stop_reason == "interrupted":
-            break
-    return list(found.values())
+def best_of(
+    count: int,
+    search_from: Callable[[int], _core.Result],
+    seed: int,
+    model: str | None,
+    latency_limit: Any,
+    device: _core.Device,
+) -> tuple[_core.Result, Validated | None]:
+    """What the search finds from `seed`; with a count the best of the plans found from so many
+    seeds, which are run here.
 
-
-def validate(
-    results: list[_core.Result], model: str | None, latency_limit: float | None
-) -> Validated:
-    """Runs each plan and the captured graph's own order in turns, and chooses among the plans that
-    keep their limit by what they promise: the fastest, as measured, for a limit on memory; with a
-    limit in seconds that of least memory which is, as measured, not slower against the captured
-    order than the limit was against its promise.
-
-    model: as for `magis run`. Raises UsageError if the model cannot be built, PlanError if it is
-    not the one that was captured.
+    model: as for `magis run`. latency_limit: in seconds, or None. device: the profile with the
+    times promised. Raises UsageError if the model cannot be built, PlanError if it is not the one
+    that was captured.
     """
+    if not count:
+        return search_from(seed), None
+    from magis.runtime.validation import find_several
+
+    results = find_several(search_from, count, seed)
+    use_recorded_threads(results[0].source)
+    validated = _run(results, model, latency_limit, device)
+    return results[validated.number], validated
+
+
+def _run(
+    results: Sequence[_core.Result],
+    model: str | None,
+    latency_limit: float | None,
+    device: _core.Device,
+) -> Validated:
     from magis import _core
-
-    source = results[0].source
-    plans = [_core.Plan.program_order(source), *(result.plan for result in results)]
-    seconds = _step_seconds(plans, model)
-    base, *own = (median(samples) for samples in seconds)
-    met = [n for n, result in enumerate(results) if result.met] or list(range(len(results)))
-    if latency_limit is None:
-        best = min(met, key=lambda n: own[n])
-    else:
-        most = base * latency_limit / results[0].baseline_seconds
-        kept = [n for n in met if own[n] <= most]
-        best = (
-            min(kept, key=lambda n: results[n].peak_bytes)
-            if kept
-            else min(met, key=own.__getitem__)
-        )
-    change = change_text(own[best], base)
-    words = (
-        f"{plural(len(results), 'plan')} run here, {plural(_ROUNDS, 'step')} each: the one taken "
-        f"needs {seconds_text(own[best])} ({change} against the captured order), the slowest "
-        f"{seconds_text(max(own))}"
-    )
-    return Validated(results[best], own[best], words)
-
-
-def _step_seconds(plans: list[_core.Plan], model: str | None) -> list[list[float]]:
-    """Samples of each plan's step, taken in turns."""
     from magis.cli.trial import Trial, capture_again, check_same_graph, optimizer_of
     from magis.cli.workload import workload_of
+    from magis.runtime.validation import validate
 
-    graph = plans[0].graph
+    own_order = _core.Plan.program_order(results[0].source)
+    graph = own_order.graph
     workload = workload_of(graph.meta, model, device=graph.device)
     optimizer = optimizer_of(workload, graph.meta)
     captured = capture_again(workload, graph.meta, graph.device, optimizer)
-    check_same_graph(plans[0], "", captured, "the graph")
-    trials = [Trial(workload, captured, plan, None, optimizer) for plan in plans]
-    for trial in trials:
-        trial.warm_up()
-    samples: list[list[float]] = [[] for _ in trials]
-    for turn in range(_ROUNDS):
-        numbers = range(len(trials))
-        for number in numbers if turn % 2 else reversed(numbers):
-            samples[number].append(trials[number].step_seconds())
-    return samples
+    check_same_graph(own_order, "", captured, "the graph")
+    plans = [result.plan for result in results]
+    timers = [Trial(workload, captured, plan, None, optimizer).timer for plan in plans]
+    base = Trial(workload, captured, own_order, None, optimizer).timer
+    return validate(results, timers, base, latency_limit, device)

@@ -12,6 +12,7 @@ from magis.report.explanation import explain
 from magis.report.explanation_words import Explanation
 from magis.report.found import Found
 from magis.report.modules import NO_MODULE, without_layer_number
+from magis.report.promised_times import PromisedTimes
 from magis.report.reserved import Reserved, reserved_memory
 from magis.report.text import (
     bytes_text,
@@ -35,9 +36,15 @@ MEASURED_BASELINE = "eager, measured"
 _MOST_LINES = 12
 
 _DONE_TITLE = "What was done"
+_TIMES_TITLE = "Times, promised and measured"
 
 # What older plans' reports do not say.
-_ADDED_LATER = {"times": "", "reserved": None, "baseline_reserved_bytes": 0}
+_ADDED_LATER = {
+    "times": "",
+    "reserved": None,
+    "baseline_reserved_bytes": 0,
+    "promised_times": None,
+}
 
 STOP_REASONS = {
     "converged": "nothing was left to try",
@@ -87,6 +94,7 @@ class Report:
     times: str = ""  # which of them were measured, in words; empty: none
     reserved: Reserved | None = None  # of a CUDA device's memory, predicted; None: another device
     baseline_reserved_bytes: int = 0  # of the captured graph in program order
+    promised_times: PromisedTimes | None = None  # beside measured ones, if the step was run
     # What `explain` is about: no field, so that it is not saved, compared, copied or shown.
     _plan: ClassVar[_core.Plan | None] = None
     _device: ClassVar[_core.DeviceProfile | str | None] = None
@@ -100,6 +108,7 @@ class Report:
         limit_text: str,
         replayed: str,
         times: str = "",
+        promised_times: PromisedTimes | None = None,
         measured_baseline_bytes: int | None = None,
         measured_baseline_seconds: float | None = None,
     ) -> Report:
@@ -150,6 +159,7 @@ class Report:
             captured_peak_bytes=result.baseline_peak_bytes,
             captured_seconds=result.baseline_seconds,
             times=times,
+            promised_times=promised_times,
             reserved=reserved_memory(result.plan, device),
             baseline_reserved_bytes=_reserved_bytes(reserved_memory(captured, device)),
         )
@@ -166,6 +176,8 @@ class Report:
         values = {entry.name: known[entry.name] for entry in fields(cls)}
         if values["reserved"] is not None:
             values["reserved"] = Reserved(**values["reserved"])
+        if values["promised_times"] is not None:
+            values["promised_times"] = PromisedTimes.from_json(values["promised_times"])
         return cls(**values)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -195,6 +207,9 @@ class Report:
     def __str__(self) -> str:
         lines = [text for text, _ in _headline(self)]
         lines += ["", *(f"  {name:<11}  {text}" for name, text in _figures(self))]
+        if self.promised_times is not None:
+            lines += ["", _TIMES_TITLE]
+            lines += [f"  {name:<12}  {text}" for name, text in self.promised_times.rows()]
         if self.edits:
             lines += ["", _DONE_TITLE]
             for line, rows in _done(self):
@@ -219,6 +234,9 @@ class Report:
 
         parts: list[RenderableType] = [Text(text, style=style) for text, style in _headline(self)]
         parts += [Text(""), grid(_figures(self))]
+        if self.promised_times is not None:
+            parts += [Text(""), Text(_TIMES_TITLE, style="bold")]
+            parts.append(grid(list(self.promised_times.rows())))
         if self.edits:
             parts += [Text(""), Text(_DONE_TITLE, style="bold")]
             for line, rows in _done(self):

@@ -44,11 +44,12 @@ class Refinement:
             self._device = self.times.profile(self._profile)
         return self._device
 
-    def learn(self, plan: _core.Plan) -> int:
-        """Measures what the plan runs and has no time for, the most valuable first; how many calls
+    def learn(self, *plans: _core.Plan) -> int:
+        """Measures what the plans run and has no time for, the most valuable first; how many calls
         that was. Those that fail, and those for which no time is left, stay modelled.
         """
-        lacking = self.times.lacking(plan.calls(self.device))
+        calls = [call for plan in plans for call in plan.calls(self.device)]
+        lacking = list(dict.fromkeys(self.times.lacking(calls)))
         if not lacking or self._left <= 0:
             return 0
         with counting("measuring operators", len(lacking)) as show:
@@ -99,9 +100,25 @@ class Refinement:
 
         return min(reversed(recounted), key=cost)
 
-    def words(self, plan: _core.Plan) -> str:
-        """How many of the plan's times were measured, and when."""
-        calls = plan.calls(self.device)
+    def refine_frontier(self, search: Callable[[], list[_core.Result]]) -> list[_core.Result]:
+        """The plans for all limits that `search`, which reads `device`, finds in rounds, promised
+        with the times that are known in the end; some are behind others then.
+        """
+        found: list[_core.Result] = []
+        for _ in range(_MOST_ROUNDS):
+            results = search()
+            self._rounds += 1
+            found += results
+            if results[0].stop_reason == "interrupted":
+                break
+            if not self.learn(*(result.plan for result in results)):
+                break
+        return [result.with_plan(result.plan, device=self.device) for result in found]
+
+    def words(self, *plans: _core.Plan) -> str:
+        """How many of the plans' times were measured, and when."""
+        every = {call.key: call for plan in plans for call in plan.calls(self.device)}
+        calls = list(every.values())
         measured = [call for call in calls if call.measured]
         before = sum(call.key in self._known_before for call in measured)
         spent = sum(call.runs * call.seconds for call in calls)
