@@ -51,6 +51,7 @@ def optimize(
     offload_to: OffloadTo = "host",
     offload_directory: str | os.PathLike[str] | None = None,
     measure: float | None = None,
+    validate: int = 0,
     tolerance: float | None = None,
     on_new_shape: OnNewShape = "replan",
     verify_every: int = 0,
@@ -116,6 +117,9 @@ def optimize(
             that is not known yet; the search uses these times, and runs again when they have
             changed it. 0: only what was measured before is used. None: times come from the device
             profile alone. Times are kept for later runs (MAGIS_CACHE_DIR says where).
+        validate: search from so many seeds, run what was found on the batch, and take the plan that
+            keeps the limit and is best as measured; `step.report.promised_times` sets its times
+            beside the promised ones. For a step's first plan. 0: plans are not run.
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
             None asks for equal bits, but for the rounding of sums that are added up part by part
@@ -164,6 +168,10 @@ def optimize(
         check_number("tolerance", tolerance, 0)
     if measure is not None:
         check_number("measure", measure, 0)
+    if isinstance(validate, bool) or not isinstance(validate, int) or validate < 0:
+        raise MagisError(f"validate={validate!r} must be a whole number of plans; 0: none is run")
+    if validate and frontier is not None:
+        raise MagisError("validate= runs what a search finds: leave it out with a frontier")
     in_step = _in_step(optimizer, clip_grad_norm, loss_fn)
     model, replicas = unwrapped(model)
     if replicas is not None and in_step is not None:
@@ -178,6 +186,11 @@ def optimize(
                 "optimizer= out, and call scaler.step(optimizer) yourself"
             )
         loss_fn, batch = scaled(loss_fn, batch)
+    if replicas is not None and validate:
+        raise MagisError(
+            "several processes have to choose the same plan, and each would measure other times: "
+            "leave validate= out"
+        )
     arguments = Arguments(batch)
     place = device_of(model, arguments)
     profile = choose_profile(device, place)
@@ -206,6 +219,7 @@ def optimize(
         strategy=strategy,
         refinement=None if measure is None else refinement_on(place, profile, measure),
         store=PlanStore() if reuse_plans else None,
+        validate=validate,
     )
     workshop = Workshop(
         model,

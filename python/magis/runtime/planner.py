@@ -49,6 +49,7 @@ class SearchSettings:
     frontier: Frontier | None = None  # whose plans are taken where they fit, in place of a search
     refinement: Refinement | None = None  # measures times; None: all come from the profile
     store: PlanStore | None = None  # of plans from earlier runs
+    validate: int = 0  # plans that are run, to take the one that is best in truth; 0: none is
 
     @property
     def device(self) -> _core.Device:
@@ -120,14 +121,17 @@ def baseline_of(graph: _core.Graph, profile: _core.Device) -> _core.Simulation:
 
 
 def bound_for(
-    limit: Limit, baseline: _core.Simulation, measured_peak_bytes: int | None = None
+    limit: Limit,
+    baseline: _core.Simulation,
+    measured_peak_bytes: int | None = None,
+    baseline_seconds: float | None = None,
 ) -> Bound:
     """The limit in bytes or seconds. Ratios of memory refer to eager's measured peak if it is
-    known.
+    known, ratios of time to `baseline_seconds` if they are given.
     """
     if isinstance(limit, MemoryLimit):
         return Bound(memory_bytes=limit.resolve(measured_peak_bytes or baseline.peak_bytes))
-    return Bound(seconds=limit.resolve(baseline.seconds))
+    return Bound(seconds=limit.resolve(baseline_seconds or baseline.seconds))
 
 
 def bound_for_accumulation(settings: SearchSettings, bound: Bound, graph: _core.Graph) -> Bound:

@@ -40,6 +40,8 @@ from magis.runtime.planner import (
 )
 from magis.runtime.replicas import Replicas
 from magis.runtime.scratch import with_measured_scratch
+from magis.runtime.step_times import StepTimer
+from magis.runtime.validation import Contest
 from magis.runtime.variants import GuardProgram
 from magis.verify.text import parse
 
@@ -130,8 +132,10 @@ class Workshop:
         if eager is not None and eager.peak_bytes is not None:
             measured = graph.persistent_bytes + eager.peak_bytes
         # Shares refer to the frontier's baseline, where there is one.
-        eager_peak = None if settings.has_plans_for(graph) else measured
-        bound = bound_for(settings.limit, baseline, eager_peak)
+        eager_peak, seconds = measured, None
+        if settings.frontier is not None and settings.has_plans_for(graph):
+            eager_peak, seconds = None, settings.frontier.figures.baseline_seconds
+        bound = bound_for(settings.limit, baseline, eager_peak, seconds)
         if first and bound.memory_bytes is not None:
             check_lower_bound(
                 graph,
@@ -150,8 +154,17 @@ class Workshop:
                 *(captured, base, arguments.paths, self.device, plan_accumulation, self.optimizer)
             )
 
+        contest = None
+        if first and settings.validate and self.runs_here:
+            contest = Contest(
+                lambda plan: StepTimer(
+                    step_of(CompiledPlan(plan, self.device, host=self.host)), arguments, view
+                ),
+                captured_fits=self._fits(baseline, view),
+            )
         # All processes make their first plan together; later ones each for itself.
-        result, base = self._search(graph, settings, bound, self.replicas if first else None)
+        replicas = self.replicas if first else None
+        result, base = self._search(graph, settings, bound, replicas, contest=contest)
         step = step_of(base)
         try:
             replayed = self._replay(step, graph, arguments, view, eager)
@@ -160,7 +173,7 @@ class Workshop:
                 raise
             logger.info("regions or rewrites do not replay bit for bit here: planning without them")
             result, base = self._search(graph, settings, bound, alter=False)
-            step = step_of(base)
+            step, contest = step_of(base), None
             replayed = self._replay(step, graph, arguments, view, eager)
         # The user's own line is four calls up, one more where a call of the step plans anew.
         tell_not_met(result, settings, bound, stacklevel=4 if first else 5)
@@ -171,7 +184,7 @@ class Workshop:
             tell_nothing_gained(result, settings, before, stacklevel=4)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # eager's run has left blocks behind that the plan never needs
-        report = self._report(result, settings, replayed, measured)
+        report = self._report(result, settings, replayed, measured, contest)
         planned = Planned(step, report, {step.base: report})
         if captured.guards is not None:
             planned.guards = GuardProgram(captured.guards, arguments.paths, self.device)
@@ -225,6 +238,7 @@ class Workshop:
         replicas: Replicas | None = None,
         *,
         alter: bool = True,
+        contest: Contest | None = None,
     ) -> tuple[Found, CompiledPlan]:
         """What was found, ready to run. A plan for which the host has no room is kept for the next
         call like this one, which then only asks for the room again.
@@ -232,9 +246,15 @@ class Workshop:
         key = (graph.text(), bound, alter)
         result = self._without_room.pop(key, None)
         if result is None:
-            result = search(
-                *(graph, settings, bound), measured_on=self.device, alter=alter, replicas=replicas
-            )
+            if contest is not None:
+                result = contest.search(graph, settings, bound, measured_on=self.device)
+            else:
+                result = search(
+                    *(graph, settings, bound),
+                    measured_on=self.device,
+                    alter=alter,
+                    replicas=replicas,
+                )
         try:
             plan = CompiledPlan(result.plan, self.device, self._heading(result), self.host)
         except HostMemoryError:
@@ -289,14 +309,24 @@ class Workshop:
         return plan
 
     def _report(
-        self, result: Found, settings: SearchSettings, replayed: str, measured: int | None
+        self,
+        result: Found,
+        settings: SearchSettings,
+        replayed: str,
+        measured: int | None,
+        contest: Contest | None = None,
     ) -> Report:
+        times = [] if settings.refinement is None else [settings.refinement.words(result.plan)]
+        outcome = None if contest is None else contest.outcome
+        if outcome is not None:
+            times.append(outcome.words)
         return Report.build(
             result,
             device=settings.device,
             limit_text=str(settings.limit),
             replayed=replayed,
-            times="" if settings.refinement is None else settings.refinement.words(result.plan),
+            times="; ".join(times),
+            promised_times=None if outcome is None else outcome.times,
             measured_baseline_bytes=measured,
         )
 
