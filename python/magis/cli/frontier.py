@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from magis import _core
     from magis.report import Report
     from magis.runtime.frontier import Frontier
+    from magis.runtime.refinement import Refinement
 
 # Go with a folder, where nothing is searched for any more.
 _CHOOSING = {"file", "memory_limit", "latency_limit", "output", "emit", "json"}
@@ -91,29 +92,42 @@ def find(
     *,
     rules: Rules,
     host_memory: int | None,
+    refinement: Refinement | None = None,
 ) -> Frontier:
     """All plans found, verified. Ctrl-C ends the search; what was found so far comes back.
+
+    refinement: measures times between searches, and promises by them.
 
     Where the graph holds scratch measured on CPU, that of plans' parts is measured here too.
     """
     from magis import _core
 
-    baseline = _core.Plan.program_order(graph).simulate(profile)
-    with search_progress(budget.seconds, baseline.seconds) as progress:
-        results = _core.find_frontier(
-            graph,
-            device=profile,
-            **budget.keywords(),
-            **rules.keywords(),
-            host_memory=host_memory,
-            progress=progress,
-        )
-    return frontier_of(results, profile, measured=has_measured_scratch(graph))
+    def search(device: _core.Device) -> list[_core.Result]:
+        baseline = _core.Plan.program_order(graph).simulate(device)
+        with search_progress(budget.seconds, baseline.seconds) as progress:
+            return _core.find_frontier(
+                graph,
+                device=device,
+                **budget.keywords(),
+                **rules.keywords(),
+                host_memory=host_memory,
+                progress=progress,
+            )
+
+    measured = has_measured_scratch(graph)
+    if refinement is None:
+        return frontier_of(search(profile), profile, measured=measured)
+    refinement.learn(_core.Plan.program_order(graph))
+    results = refinement.refine_frontier(lambda: search(refinement.device))
+    times = refinement.words(*(result.plan for result in results))
+    return frontier_of(results, refinement.device, measured=measured, times=times)
 
 
 def frontier_outcome(frontier: Frontier, output: Path | None, as_json: bool) -> Outcome:
     """The table, and the folder if one is wanted."""
     notes: list[RenderableType] = [frontier, Text("")]
+    if frontier.times:
+        notes += [Text(frontier.times), Text("")]
     if output is None:
         notes.append(Text("Nothing was written; -o FOLDER saves the plans."))
     else:
@@ -125,7 +139,8 @@ def frontier_outcome(frontier: Frontier, output: Path | None, as_json: bool) -> 
                 "chooses one."
             )
         )
-    data = {**frontier.figures.to_json(), "folder": None if output is None else str(output)}
+    figures = frontier.figures.to_json() | {"times": frontier.times}
+    data = {**figures, "folder": None if output is None else str(output)}
     return Outcome(data, Group(*notes), as_json)
 
 

@@ -116,10 +116,15 @@ class Frontier:
     """
 
     def __init__(
-        self, graph: _core.Graph, figures: FrontierFigures, plans: Sequence[_core.Plan]
+        self,
+        graph: _core.Graph,
+        figures: FrontierFigures,
+        plans: Sequence[_core.Plan],
+        times: str = "",
     ) -> None:
         self.graph = graph
         self.figures = figures
+        self.times = times  # which were measured, in words; empty: none, or it was read from files
         self.points = tuple(
             FrontierPoint(graph, plan, facts, figures)
             for plan, facts in zip(plans, figures.plans, strict=True)

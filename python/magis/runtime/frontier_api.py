@@ -19,6 +19,7 @@ from magis.runtime.host_pool import HostPool
 from magis.runtime.offload import choose_offload
 from magis.runtime.planner import SearchSettings, baseline_of, choose_profile
 from magis.runtime.progress import Callback, listening
+from magis.runtime.refinement import refinement_on
 from magis.runtime.step import device_of
 from magis.runtime.threads import choose_threads
 from magis.runtime.workshop import Workshop
@@ -34,6 +35,7 @@ def find_frontier(
     exact: bool = False,
     swap: bool | None = None,
     host_memory: int | str | None = None,
+    measure: float | None = None,
     seed: int = 0,
     threads: int | None = None,
     progress: Callback | None = None,
@@ -45,7 +47,7 @@ def find_frontier(
     it with eager then. Ctrl-C ends the search and keeps what has been found.
 
     Args:
-        model, loss_fn, batch, device, exact, swap, seed, threads, progress: as for
+        model, loss_fn, batch, device, exact, swap, measure, seed, threads, progress: as for
             `magis.optimize`.
         time_budget: seconds for the search.
         host_memory: the most that may be kept on the host, bytes or "8GiB".
@@ -55,6 +57,8 @@ def find_frontier(
         MagisError: an argument is not understood.
     """
     check_number("time_budget", time_budget, 0)
+    if measure is not None:
+        check_number("measure", measure, 0)
     arguments = Arguments(batch)
     place = device_of(model, arguments)
     profile = choose_profile(device, place)
@@ -76,6 +80,7 @@ def find_frontier(
         progress=progress,
         exact=exact,
         host_memory=offload.host_memory,
+        refinement=None if measure is None else refinement_on(place, profile, measure),
     )
     workshop = Workshop(
         model,
@@ -89,18 +94,29 @@ def find_frontier(
     try:
         with outside_inference_mode():
             _, graph = workshop.capture(arguments)
-            results = _search(graph, settings)
-            return frontier_of(results, profile, measured=place.type == "cpu", exact=exact)
+            refinement = settings.refinement
+            if refinement is None:
+                results, times = _search(graph, settings), ""
+            else:
+                results = refinement.refine_frontier(lambda: _search(graph, settings))
+                times = refinement.words(*(result.plan for result in results))
+            return frontier_of(
+                results,
+                settings.device,
+                measured=place.type == "cpu",
+                exact=exact,
+                times=times,
+            )
     except _core.UserError as error:
         raise MagisError(str(error)) from error
 
 
 def _search(graph: _core.Graph, settings: SearchSettings) -> list[_core.Result]:
-    baseline = baseline_of(graph, settings.profile)
+    baseline = baseline_of(graph, settings.device)
     with listening(settings.progress, settings.time_budget, baseline.seconds) as listener:
         return _core.find_frontier(
             graph,
-            device=settings.profile,
+            device=settings.device,
             time_budget=settings.time_budget,
             seed=settings.seed,
             threads=settings.threads,

@@ -216,7 +216,7 @@ def _write_files(folder: Path, frontier: Frontier) -> None:
         zip(frontier.points, entries["plans"], strict=True), start=1
     ):
         name = f"plan-{number:03d}.json"
-        report = _report(point, number, len(frontier))
+        report = _report(point, number, len(frontier), frontier.times)
         write_text(folder / name, envelope(point.plan, report, captured))
         entries["plans"][number - 1] = {"file": name, **entry}
     write_text(folder / GRAPH, frontier.graph.text())
@@ -225,12 +225,13 @@ def _write_files(folder: Path, frontier: Frontier) -> None:
     write_text(folder / INDEX, json.dumps(content, indent=1) + "\n")
 
 
-def _report(point: FrontierPoint, number: int, count: int) -> Report:
+def _report(point: FrontierPoint, number: int, count: int, times: str) -> Report:
     return Report.build(
         point,
         device=point.frontier.device,
         limit_text=f"none given: plan {number} of the {count} of a frontier",
         replayed=point.source.meta.get("replay", "not recorded"),
+        times=times,
     )
 
 

@@ -19,10 +19,16 @@ _SLOWER = 1 + 1e-9
 
 
 def frontier_of(
-    results: list[_core.Result], profile: str, *, measured: bool, exact: bool = False
+    results: list[_core.Result],
+    profile: _core.Device,
+    *,
+    measured: bool,
+    exact: bool = False,
+    times: str = "",
 ) -> Frontier:
     """The frontier that the plans of `_core.find_frontier` make, verified.
 
+    profile: with measured times, if the promises are to count those; `times` says so in words.
     measured: the graph holds scratch measured on this CPU. That of parts, which the search
     estimates, is measured here too; plans that are on the frontier no more are dropped. Ctrl-C
     keeps the plans whose promise is known by then.
@@ -34,7 +40,7 @@ def frontier_of(
         result.plan.verify()
     first = kept[0]
     figures = FrontierFigures(
-        device=profile,
+        device=str(profile),
         baseline_peak_bytes=first.baseline_peak_bytes,
         baseline_seconds=first.baseline_seconds,
         persistent_bytes=first.persistent_bytes,
@@ -48,7 +54,7 @@ def frontier_of(
         cpu_seconds=first.cpu_seconds,
         plans=[_figures(result) for result in kept],
     )
-    return Frontier(first.source, figures, [result.plan for result in kept])
+    return Frontier(first.source, figures, [result.plan for result in kept], times)
 
 
 def pareto(results: Iterable[_core.Result]) -> list[_core.Result]:
@@ -63,7 +69,7 @@ def pareto(results: Iterable[_core.Result]) -> list[_core.Result]:
     return kept
 
 
-def _with_parts_measured(results: list[_core.Result], profile: str) -> list[_core.Result]:
+def _with_parts_measured(results: list[_core.Result], profile: _core.Device) -> list[_core.Result]:
     # Plans for the graph as it was captured are right as they are.
     found = [result for result in results if not result.plan.graph.altered]
     split = [result for result in results if result.plan.graph.altered]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,7 @@ from magis.report.loops import read_loops
 from magis.runtime import frontier_search
 from magis.runtime.frontier_search import frontier_of, pareto
 from magis.runtime.scratch import with_parts_measured
+from magis.timing.times import Times
 from magis.verify import verify_plan
 
 
@@ -54,6 +57,30 @@ def plans_of(graph: _core.Graph, *, exact: bool = False) -> list[_core.Result]:
     return _core.find_frontier(
         graph, device="cpu", state_budget=60_000, time_budget=120.0, threads=1, exact=exact
     )
+
+
+def test_measured_times_are_promised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    options = {"time_budget": 0.2, "threads": 1, "measure": 20.0}
+    found = magis.find_frontier(model(), loss_fn, batch(256), **options)  # type: ignore[arg-type]
+    assert "measured now" in found.times
+    device = Times(torch.device("cpu")).profile("cpu")
+    for point in found.points:
+        counted = point.plan.simulate(device)
+        assert point.seconds == pytest.approx(counted.seconds)
+    order = _core.Plan.program_order(found.graph).simulate(device)
+    assert found.figures.baseline_seconds == pytest.approx(order.seconds)
+    found.save(tmp_path / "plans")
+    saved = json.loads((tmp_path / "plans" / "plan-001.json").read_text())
+    assert saved["report"]["times"] == found.times
+    # A share of the time is one of the measured baseline, not of what the profile says.
+    latency = found.points[-1].seconds / found.figures.baseline_seconds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step = magis.optimize(
+            model(), loss_fn, batch(256), latency_limit=latency * 1.001, frontier=found
+        )
+    assert step.report.promised_peak_bytes == found.points[-1].peak_bytes
 
 
 @pytest.fixture
