@@ -92,7 +92,8 @@ void bind_profile(nb::module_& m) {
            [](const MeasuredTimes& times, const std::string& key) { return times.find(key); })
       .def("__len__", &MeasuredTimes::size)
       .def_prop_ro("lookups", &MeasuredTimes::lookups)
-      .def_prop_ro("misses", &MeasuredTimes::misses);
+      .def_prop_ro("misses", &MeasuredTimes::misses)
+      .def_prop_ro("spelled", &MeasuredTimes::spelled);
   nb::class_<DeviceProfile>(m, "DeviceProfile")
       .def_static(
           "named", [](const std::string& name) { return device_profile(name); }, "name"_a)

@@ -17,6 +17,8 @@ class MeasuredTimes:
     def lookups(self) -> int: ...  # so far, by searches too
     @property
     def misses(self) -> int: ...  # of these, how many found nothing
+    @property
+    def spelled(self) -> int: ...  # look-ups of calls in graphs that were the first of their kind
 
 class DeviceProfile:
     """What times come from."""

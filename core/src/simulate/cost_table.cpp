@@ -111,16 +111,13 @@ std::optional<Seconds> measured_time(const DeviceProfile& profile, std::string_v
   return profile.measured == nullptr ? std::nullopt : profile.measured->find(key);
 }
 
-// Seconds of all runs of an operator, measured where there is a time; `key` is scratch memory.
-Seconds time_in_step(const Graph& graph, OpId op, const DeviceProfile& profile, ShortParts& parts,
-                     std::string& key) {
+// Seconds of all runs of an operator, measured where there is a time.
+Seconds time_in_step(const Graph& graph, OpId op, const DeviceProfile& profile, ShortParts& parts) {
   const Seconds modelled = time_of(graph, graph.op(op), profile);
   if (profile.measured == nullptr) {
     return time_in_loops(graph, op, modelled, std::nullopt, profile.launch);
   }
-  key.clear();
-  append_call_key(graph, op, key);
-  const Seconds once = measured_time(profile, key).value_or(modelled);
+  const Seconds once = profile.measured->find(graph, op).value_or(modelled);
   const std::optional<std::string> shorter = parts.key(op);
   const auto last = shorter ? measured_time(profile, *shorter) : std::nullopt;
   return time_in_loops(graph, op, once, last, profile.launch);
@@ -145,12 +142,11 @@ CostTable make_cost_table(const Graph& graph, const DeviceProfile& profile) {
   CostTable table;
   table.copies_overlap = profile.copies_overlap;
   table.host_memory = profile.host_memory;
-  std::string key;
   ShortParts parts(graph);
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     const Operator& op = graph.op(OpId(i));
     const bool bounds = bounds_a_loop(graph, OpId(i));
-    table.seconds.push_back(bounds ? 0 : time_in_step(graph, OpId(i), profile, parts, key));
+    table.seconds.push_back(bounds ? 0 : time_in_step(graph, OpId(i), profile, parts));
     table.scratch.push_back(round_up(scratch_of(graph, op), granularity));
   }
   for (const Tensor& tensor : graph.tensors()) {

@@ -136,6 +136,62 @@ TEST(MeasuredTimes, OfFullAndShorterPartsAddUp) {
                    2 * 3 + launch + (3 - launch) * 2 / 3);
 }
 
+TEST(CallHash, IsTheSameForWhatIsSpelledAlike) {
+  // Pairs of calls that differ in one thing; the last two are alike.
+  const Graph graph = graph_of(R"(batch %x "x" : f32[8,8]
+batch %y "y" : f32[8,8]{1,8}
+batch %z "z" : f64[8,8]
+%a = aten.sum.dim_IntList(%x, [0]) : f32[8]
+%b = aten.sum.dim_IntList(%x, [1]) : f32[8]
+%c = aten.mm(%x, %y) : f32[8,8]
+%d = aten.mm(%x, %x) : f32[8,8]
+%e = aten.mm(%y, %x) : f32[8,8]
+%f = aten.mm(%z, %z) : f64[8,8]
+%g = aten.mul.Tensor(%x, 1.0) : f32[8,8]
+%h = aten.mul.Tensor(%x, 1) : f32[8,8]
+%i = aten.full([8,8], 0.5, dtype=torch.float32) : f32[8,8]
+%j = aten.full([8,8], 0.25, dtype=torch.float32) : f32[8,8]
+%k = mylib.f(%x, "one") : f32[8,8]
+%l = mylib.f(%x, "two") : f32[8,8]
+%m = mylib.f(%x, ["one"]) : f32[8,8]
+%n = aten.mm(%x, %y) : f32[8,8]
+%o = aten.add.Tensor(%n, %x) : f32[8,8]
+%p = aten.add.Tensor(%m, %x) : f32[8,8]
+output loss "" %p
+output aux "m" %m
+output aux "o" %o
+)");
+  for (std::size_t a = 0; a < graph.op_count(); ++a) {
+    for (std::size_t b = 0; b < graph.op_count(); ++b) {
+      EXPECT_EQ(call_key(graph, OpId(a)) == call_key(graph, OpId(b)),
+                call_hash(graph, OpId(a)) == call_hash(graph, OpId(b)))
+          << call_key(graph, OpId(a)) << '\n'
+          << call_key(graph, OpId(b));
+    }
+  }
+}
+
+TEST(MeasuredTimes, SpellsACallOnce) {
+  const Graph graph = graph_of(R"(batch %x "x" : f32[8,8]
+%a = aten.mm(%x, %x) : f32[8,8]
+%b = aten.mm(%x, %x) : f32[8,8]
+%c = aten.cos(%x) : f32[8,8]
+output loss "" %a
+output aux "b" %b
+output aux "c" %c
+)");
+  MeasuredTimes times;
+  times.add(call_key(graph, OpId(0)), 3);
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_EQ(times.find(graph, OpId(0)), 3);
+    EXPECT_EQ(times.find(graph, OpId(1)), 3);
+    EXPECT_EQ(times.find(graph, OpId(2)), std::nullopt);
+  }
+  EXPECT_EQ(times.lookups(), 6);
+  EXPECT_EQ(times.misses(), 2);
+  EXPECT_EQ(times.spelled(), 2);
+}
+
 TEST(MeasuredTimes, TakeOnlyTimes) {
   MeasuredTimes times;
   EXPECT_THROW(times.add("a", -1), UserError);
