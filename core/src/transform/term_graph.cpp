@@ -215,7 +215,7 @@ bool TermGraph::can_replace(ValueId from, ValueId to) const {
   const Type& before = type(from);
   const Type& after = type(to);
   if (before.dtype != after.dtype || before.shape != after.shape) return false;
-  if (is_output(from) && !can_be_returned(to)) return false;
+  if (is_returned(from) && !can_be_returned(to)) return false;
   if (before == after) return true;
   // What the step returns fills its storage, as it did.
   if (is_output(from) && !(before.strides == after.strides && is_dense(after) &&
@@ -229,12 +229,14 @@ bool TermGraph::can_replace(ValueId from, ValueId to) const {
 // What the step returns is a tensor of its own: no input, and nothing that it returns already.
 bool TermGraph::can_be_returned(ValueId value) const {
   const ValueId owner = base(value);
-  const auto is_returned = [&](const auto& self, ValueId id) -> bool {
-    return is_output(id) || std::ranges::any_of(readers(id), [&](TermId reader) {
-             return term(reader).is_view() && self(self, term(reader).results.front());
-           });
-  };
-  return producer(owner).valid() && !is_returned(is_returned, owner);
+  return producer(owner).valid() && !is_returned(owner);
+}
+
+// Itself or as a view of it.
+bool TermGraph::is_returned(ValueId value) const {
+  return is_output(value) || std::ranges::any_of(readers(value), [&](TermId reader) {
+           return term(reader).is_view() && is_returned(term(reader).results.front());
+         });
 }
 
 // `reader`, and what reads it if it is a view, may have `now` instead of `from`'s type.

@@ -99,6 +99,7 @@ class TermGraph {
   void drop(TermId id);
   std::optional<ValueId> find_like(const Call& call, const Type& type) const;
   bool can_be_returned(ValueId value) const;
+  bool is_returned(ValueId value) const;
   bool can_read(TermId reader, ValueId from, const Type& now) const;
   void set_type(ValueId id, const Type& type);
   void touch(TermId id) { changed_.push_back(id); }

@@ -198,6 +198,17 @@ output aux "r" %r
 output aux "q" %q
 )"),
             "none");
+  // Neither through views.
+  EXPECT_EQ(after("common_subexpression", R"(param %a "a" : f32[4,4]
+
+%r = aten.sum.dim_IntList(%a, [0], true) : f32[1,4]
+%s = aten.sum.dim_IntList(%a, [0], true) : f32[1,4]
+%v = aten.view(%r, [4]) : f32[4]
+%w = aten.view(%s, [4]) : f32[4]
+output grad "v" %v
+output grad "w" %w
+)"),
+            "none");
 }
 
 // An input that is written to is another value later.
