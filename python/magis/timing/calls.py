@@ -39,6 +39,7 @@ class Prepared:
         self.run = run
         largest = max(operands, key=_storage_bytes, default=None)
         self._fresh = overwritten if overwritten is not None else largest
+        self.bytes = sum(map(_storage_bytes, operands))
         self._overwritten = overwritten
         self._before = None if overwritten is None else overwritten.clone()
 
@@ -76,12 +77,6 @@ class Call:
         """Of its operands and results."""
         types = [*self.operands, *self.operation.types]
         return sum(type_.storage for type_ in types if type_ is not None)
-
-    @property
-    def made_bytes(self) -> int:
-        """What a run allocates for its results."""
-        made = self.operation.types if self.over is None else self.operation.types[1:]
-        return sum(type_.storage for type_ in made if type_ is not None)
 
     def type_of(self, arg: Arg) -> Type | None:
         """The type of an argument that is a tensor."""

@@ -1,4 +1,4 @@
-"""Measuring calls one by one, the most valuable first, until the budget is spent."""
+"""Measuring calls, the most valuable first, until the budget is spent."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ logger = logging.getLogger("magis")
 _MOST_A_CALL = 0.3
 _LEAST_A_CALL = 0.03
 _SEED = 0
+# Calls that take turns, and bytes that they touch together: far more than an inner cache holds.
+_MOST_TOGETHER = 48
+_TOUCHED_TOGETHER = 64 * 2**20
 
 Progress = Callable[[int, int], None]
 """Called with how many calls are measured and how many there are."""
@@ -57,7 +60,8 @@ def measure(
     free_bytes: int,
     progress: Progress | None = None,
 ) -> Measured:
-    """Times each call alone, in the given order, as long as the budget of seconds lasts.
+    """Times calls in the given order, as many in turns as a small step runs, as long as the budget
+    of seconds lasts.
 
     A call that fails is noted with what PyTorch says; one whose operands do not fit into a quarter
     of the free memory is, too. Ctrl-C keeps what was measured. The random generators are left as
@@ -67,19 +71,21 @@ def measure(
     found = Measured()
     devices = [device] if device.type == "cuda" else []
     bench = _Bench(device, free_bytes)
+    left = list(keys)
     with torch.random.fork_rng(devices), torch.no_grad():
-        for number, key in enumerate(keys):
+        while left:
             spent = time.perf_counter() - start
             if spent >= budget:
                 break
             if progress is not None:
-                progress(number, len(keys))
-            share = (budget - spent) / (len(keys) - number)
+                progress(len(keys) - len(left), len(keys))
+            share = (budget - spent) / len(left)
             allowed = min(_MOST_A_CALL, max(_LEAST_A_CALL, share))
             try:
-                found.entries[key] = bench.entry(key, allowed)
+                found.entries |= bench.entries(left, allowed)
             except KeyboardInterrupt:
                 break
+            left = [key for key in left if key not in found.entries]
     found.left = len(keys) - len(found.entries)
     found.seconds = time.perf_counter() - start
     return found
@@ -94,24 +100,39 @@ class _Bench:
         self._stopwatch = Stopwatch(device)
         self._generator = torch.Generator(device).manual_seed(_SEED)
 
-    def entry(self, key: str, budget: float) -> Entry:
-        try:
-            call = read_call(key)
-            if call.bytes > self._most_bytes:
-                return _failed("its operands do not fit into a quarter of the free memory")
-            prepared = call.prepare(self._device, self._generator)
-            workspace = self._workspace(prepared)
-            timing = self._stopwatch.time(prepared, call.made_bytes, budget)
-        except Exception as error:  # whatever a kernel raises: it is noted, and the call modelled
-            logger.info("%s cannot be run alone: %s", key, error)
-            return _failed(f"{type(error).__name__}: {error}".splitlines()[0])
-        return Entry(
-            seconds=timing.median,
-            spread=timing.spread,
-            samples=timing.samples,
-            workspace=workspace,
-            clock=clock_mhz(self._device),
-        )
+    def entries(self, keys: list[str], allowed: float) -> dict[str, Entry]:
+        """Of the first calls of `keys`, as many as are timed together; `allowed` seconds for each.
+        At least one.
+        """
+        found: dict[str, Entry] = {}
+        together: dict[str, tuple[Prepared, int]] = {}  # with its workspace
+        touched = 0
+        for key in keys:
+            try:
+                call = read_call(key)
+                if call.bytes > self._most_bytes:
+                    found[key] = _failed(
+                        "its operands do not fit into a quarter of the free memory"
+                    )
+                    continue
+                touched += call.bytes
+                if together and touched > min(_TOUCHED_TOGETHER, self._most_bytes):
+                    break
+                prepared = call.prepare(self._device, self._generator)
+                together[key] = prepared, self._workspace(prepared)
+            except Exception as error:  # whatever a kernel raises: noted, and the call modelled
+                logger.info("%s cannot be run alone: %s", key, error)
+                found[key] = _failed(f"{type(error).__name__}: {error}".splitlines()[0])
+            if len(together) == _MOST_TOGETHER:
+                break
+        if not together:
+            return found
+        calls = [call for call, _ in together.values()]
+        timings = self._stopwatch.time(calls, allowed * len(calls))
+        clock = clock_mhz(self._device)
+        for (key, (_, workspace)), timing in zip(together.items(), timings, strict=True):
+            found[key] = Entry(timing.median, timing.spread, timing.samples, workspace, clock)
+        return found
 
     def _workspace(self, call: Prepared) -> int:
         """The most that a run holds above what stays after it."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
 import pytest
 import torch
 
-from magis.timing.calls import read_call
+from magis.timing.calls import Prepared, read_call
 from magis.timing.measuring import measure, most_valuable_first
 from magis.timing.stopwatch import CpuClock, Stopwatch, Timing
 
@@ -20,20 +20,25 @@ ADD = "aten.add.Tensor(%0, %0) over 0 : f32[4] of f32[4]"
 class FakeClock:
     """Says these seconds for one run, in turn."""
 
-    def __init__(self, *seconds: float) -> None:
+    def __init__(self, *seconds: float, least_sample: float = 0.0) -> None:
         self._seconds = cycle(seconds)
-        self.runs = 0
+        self.least_sample = least_sample
+        self.runs: list[Callable[[], Any]] = []
 
-    def seconds(self, runs: Sequence[Callable[[], Any]], keep: list[Any]) -> float:
-        for run in runs:
-            keep.append(run())
-        self.runs += len(runs)
-        return next(self._seconds) * len(runs)
+    def seconds(self, run: Callable[[], Any], count: int, held: list[Any]) -> float:
+        for _ in range(count):
+            held[0] = run()
+        self.runs += [run] * count
+        return next(self._seconds) * count
+
+
+def prepared(key: str) -> Prepared:
+    return read_call(key).prepare(CPU, torch.Generator())
 
 
 def time_with(clock: FakeClock, budget: float = 10.0) -> Timing:
-    call = read_call(ADD).prepare(CPU, torch.Generator())
-    return Stopwatch(CPU, clock).time(call, 16, budget)
+    (timing,) = Stopwatch(CPU, clock).time([prepared(ADD)], budget)
+    return timing
 
 
 def test_steady_times_need_few_samples() -> None:
@@ -51,10 +56,46 @@ def test_the_budget_ends_sampling() -> None:
     assert time_with(FakeClock(1.0, 1.1, 0.9), budget=0.0).samples <= 5
 
 
-def test_short_calls_are_timed_together() -> None:
-    clock = FakeClock(1e-7)
+def test_what_is_shorter_than_the_clock_can_tell_runs_in_a_row() -> None:
+    clock = FakeClock(1e-7, least_sample=5e-6)
     assert time_with(clock).median == pytest.approx(1e-7)
-    assert clock.runs >= 2 + 5 * 50  # 5 us a sample
+    assert len(clock.runs) >= 2 + 5 * 50  # 5 us a sample
+    clock = FakeClock(1e-7)
+    time_with(clock)
+    assert len(clock.runs) == 2 + 5
+
+
+def test_calls_take_turns() -> None:
+    calls = [prepared(ADD) for _ in range(3)]
+    clock = FakeClock(1.0)
+    timings = Stopwatch(CPU, clock).time(calls, 10.0)
+    assert [timing.samples for timing in timings] == [5, 5, 5]
+    order = [[call.run for call in calls].index(run) for run in clock.runs]
+    assert order == [0, 0, 1, 1, 2, 2, *([0, 1, 2] * 5)]
+
+
+def test_all_are_run_until_the_last_is_steady() -> None:
+    # Of two calls in turns the first takes 1 and the second 1, 1.1 or 0.9.
+    clock = FakeClock(1.0, 1.0, 1.0, 1.1, 1.0, 0.9)
+    steady, other = Stopwatch(CPU, clock).time([prepared(ADD), prepared(ADD)], 10.0)
+    assert steady.samples == other.samples > 50
+    assert (steady.median, steady.spread) == (1.0, 0.0)
+
+
+def test_a_result_is_kept_until_the_call_runs_again() -> None:
+    kept: list[Any] = []
+
+    class Watching(FakeClock):
+        def seconds(self, run: Callable[[], Any], count: int, held: list[Any]) -> float:
+            before = held[0]
+            kept.append(before is not None)
+            return super().seconds(run, count, held)
+
+    clock = Watching(1.0)
+    Stopwatch(CPU, clock).time([prepared("aten.relu(%0) : f32[4] of f32[4]")] * 2, 10.0)
+    # Each has nothing to give back when it runs for the first time.
+    assert kept[:4] == [False, True, False, True]
+    assert all(kept[4:])
 
 
 def test_one_slow_sample_does_not_count() -> None:
@@ -66,8 +107,8 @@ def test_a_longer_call_takes_longer() -> None:
     seconds = []
     for n in (256, 1024):
         call = read_call(f"aten.mm(%0, %0) : f32[{n},{n}] of f32[{n},{n}]")
-        prepared = call.prepare(CPU, torch.Generator())
-        seconds.append(Stopwatch(CPU, CpuClock()).time(prepared, 4 * n * n, 0.3).median)
+        (timing,) = Stopwatch(CPU, CpuClock()).time([call.prepare(CPU, torch.Generator())], 0.3)
+        seconds.append(timing.median)
     assert 16 < seconds[1] / seconds[0] < 256  # 64 times the arithmetic
 
 
