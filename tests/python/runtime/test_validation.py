@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import magis
+from magis import _core
 from magis.errors import MagisError
 from magis.report import Report
 from magis.report.promised_times import promised_times
@@ -71,6 +72,24 @@ def test_what_was_found_is_run_and_the_report_says_so() -> None:
     assert all(parameter.grad is None for parameter in net.parameters())
     step(*BATCH)
     assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def test_each_seed_is_searched_from_though_plans_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds = []
+
+    def watched(*args: Any, **options: Any) -> _core.Result:
+        seeds.append(options["seed"])
+        return found(*args, **options)
+
+    found = _core.optimize
+    monkeypatch.setattr(_core, "optimize", watched)
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            magis.optimize(model(), loss, BATCH, memory_limit=1.0, time_budget=0.1, validate=2)
+    assert seeds == [0, 1, 0, 1]
 
 
 def test_validate_is_a_number_of_plans(tmp_path: Path) -> None:
