@@ -38,10 +38,10 @@ std::optional<std::pair<PyGraph, PyGraph>> example(const std::string& rule, uint
   return std::pair(shared(std::move(found->first)), shared(std::move(found->second)));
 }
 
-std::pair<PyGraph, std::vector<std::string>> at_random(const PyGraph& g, int count, uint64_t seed) {
-  std::vector<std::string> taken;
-  Graph graph = rewrite_at_random(*g.graph, count, seed, &taken);
-  return {shared(std::move(graph)), std::move(taken)};
+std::pair<PyGraph, std::vector<std::string>> at_random(const PyGraph& g, int count, uint64_t seed,
+                                                       const std::vector<std::string>& only) {
+  Rewritten made = rewrite_at_random(*g.graph, count, seed, only);
+  return {shared(std::move(made.graph)), std::move(made.rules)};
 }
 
 // (rule, matches, applied, seconds saved, change of the peak)
@@ -70,7 +70,8 @@ void bind_rewriting(nb::module_& m) {
   m.def(
       "count_matches", [](const PyGraph& g) { return count_matches(*g.graph); }, "graph"_a);
   m.def("rule_effects", &effects, "graph"_a, nb::kw_only(), "device"_a);
-  m.def("rewrite_at_random", &at_random, "graph"_a, nb::kw_only(), "count"_a, "seed"_a);
+  m.def("rewrite_at_random", &at_random, "graph"_a, nb::kw_only(), "count"_a, "seed"_a,
+        "only"_a = std::vector<std::string>());
 }
 
 }  // namespace magis

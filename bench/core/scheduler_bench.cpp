@@ -16,7 +16,7 @@
 #include "magis/schedule/peers.h"
 #include "magis/schedule/scheduler.h"
 #include "support/nasnet.h"
-#include "support/rewritten_network.h"
+#include "support/scheduling_support.h"
 #include "support/transformer_graph.h"
 
 namespace magis {
@@ -53,27 +53,27 @@ struct Round {
   std::size_t operators = 0;
 };
 
-Round measure_round(const test::NetworkStep& next, const test::Edit& edit,
+Round measure_round(const test::Scheduled& next, const test::Edit& edit,
                     IncrementalScheduler& scheduler, std::vector<NodeId>& order) {
   constexpr int kPairs = 3;
   Round round;
-  round.operators = next.step.problem.size();
+  round.operators = next.problem.size();
   std::vector<double> full_times;
   std::vector<double> incremental_times;
   std::vector<double> ratios;
   for (int pair = 0; pair < kPairs; ++pair) {
     full_times.push_back(
-        microseconds([&] { round.full_peak = schedule_fully(next.step.problem).peak; }));
+        microseconds([&] { round.full_peak = schedule_fully(next.problem).peak; }));
     incremental_times.push_back(microseconds([&] {
-      order = order_by_rank(next.step.problem, edit.rank);
-      scheduler.reschedule(next.step.problem, edit.changed, order);
+      order = order_by_rank(next.problem, edit.rank);
+      scheduler.reschedule(next.problem, edit.changed, order);
     }));
     ratios.push_back(full_times.back() / incremental_times.back());
   }
   round.full_us = median(full_times);
   round.incremental_us = median(incremental_times);
   round.ratio = median(ratios);
-  round.incremental_peak = peak_of(next.step.problem, order);
+  round.incremental_peak = peak_of(next.problem, order);
   return round;
 }
 
@@ -81,15 +81,16 @@ constexpr int kRounds = 10;
 
 std::vector<Round> measure_network(uint64_t seed, bool training) {
   test::Random random(seed);
-  test::NetworkStep now(test::make_nasnet(seed, {.training = training}));
-  std::vector<NodeId> order = schedule_fully(now.step.problem).order;
+  Graph graph = test::to_graph(test::make_nasnet(seed, {.training = training}));
+  std::vector<NodeId> order = schedule_fully(test::Scheduled(graph).problem).order;
   IncrementalScheduler scheduler;
   std::vector<Round> rounds;
   while (rounds.size() < kRounds) {
-    test::NetworkStep next(test::rewrite_somewhere(now.network, random).value());
-    const test::Edit edit = test::edit_between(now, order, next);
-    rounds.push_back(measure_round(next, edit, scheduler, order));
-    now = std::move(next);
+    Rewritten rewritten = rewrite_at_random(graph, 1, random.below(1000));
+    const test::Edit edit = test::edit_of(rewritten, order);
+    if (edit.changed.empty()) continue;  // views alone: another one
+    graph = std::move(rewritten.graph);
+    rounds.push_back(measure_round(test::Scheduled(graph), edit, scheduler, order));
   }
   return rounds;
 }

@@ -307,7 +307,9 @@ def rule_effects(graph: Graph, *, device: Device) -> list[tuple[str, int, int, f
     """(rule, places where it matches, where it was applied by itself as that saves time, seconds
     saved, change of the peak in program order)."""
 
-def rewrite_at_random(graph: Graph, *, count: int, seed: int) -> tuple[Graph, list[str]]:
+def rewrite_at_random(
+    graph: Graph, *, count: int, seed: int, only: Sequence[str] = ...
+) -> tuple[Graph, list[str]]:
     """The graph after `count` matches taken at random, and which rules they were."""
 
 def in_place_forms() -> list[tuple[str, str, str, list[int]]]:

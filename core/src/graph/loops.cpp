@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/draws.h"
 #include "magis/base/error.h"
 #include "magis/graph/builder.h"
 
@@ -139,7 +140,7 @@ class LoopRules {
     const LoopId bounded = graph_.bounded_loop(op);
     const Purity purity = call.info->purity;
     const LoopId loop = graph_.loop_of(op);
-    if (loop.valid() && (purity == Purity::random || purity == Purity::opaque)) {
+    if (loop.valid() && draws_or_may_draw(*call.info)) {
       fail(name(op) + ": " + call.info->name + " cannot run in parts of " + graph_.loop(loop).name);
     }
     for_each_value(call, [&](ValueId id) {

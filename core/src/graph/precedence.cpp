@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "graph/draws.h"
 #include "graph/loops.h"
 #include "magis/graph/builder.h"
 
@@ -13,10 +14,6 @@ struct Access {
   OpId last_writer;
   std::vector<OpId> readers;
 };
-
-bool draws_or_may_draw(const Operator& op) {
-  return op.info->purity == Purity::random || op.info->purity == Purity::opaque;
-}
 
 std::vector<TensorId> written_tensors(const Graph& graph, const Operator& op) {
   std::vector<TensorId> written;
@@ -121,7 +118,7 @@ void GraphBuilder::link_precedence() {
         before.push_back(loss);
       }
     }
-    if (draws_or_may_draw(graph_.op(op))) before.push_back(std::exchange(last_random, op));
+    if (draws_or_may_draw(*graph_.op(op).info)) before.push_back(std::exchange(last_random, op));
     for (OpId predecessor : before) {
       if (predecessor.valid() && predecessor != op) successions.emplace_back(predecessor, op);
     }

@@ -1,11 +1,14 @@
 // Rewriting around the search for regions and schedules. Rewrites that save time and no memory is
 // paid for come first; what they save, memory can be bought with. Those that may cost memory
 // (merging what is read at different times) make a second graph, if there are any: both are
-// searched for a while, and the better one for the rest of the budget.
+// searched for a while, and the better one for the rest of the budget. Of a frontier, the better
+// one is that of which more plans stand.
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
+#include "magis/base/error.h"
 #include "search/fission_search.h"
 #include "search/objective.h"
 #include "search/paper_search.h"
@@ -44,13 +47,45 @@ class RewriteSearch {
   std::vector<OptimizeResult> find_frontier() {
     rewrite();
     if (graphs_.empty()) return FissionSearch(graph_, profile_, remaining(1)).find_frontier();
-    std::vector<OptimizeResult> plans =
-        FissionSearch(*graphs_[0], profile_, remaining(1), baseline_).find_frontier();
-    for (OptimizeResult& plan : plans) plan = finished(std::move(plan), graphs_[0]);
-    return plans;
+    if (graphs_.size() == 1) return frontier(graphs_.front(), 1);
+    std::vector<OptimizeResult> plans = best_of(
+        frontier(graphs_[0], kTrialShare), frontier(graphs_[1], kTrialShare / (1 - kTrialShare)));
+    const auto merged = std::ranges::count(plans, graphs_[1], &OptimizeResult::rewritten);
+    const bool merging = 2 * merged > std::ssize(plans);
+    const bool interrupted = plans.front().stop_reason == StopReason::interrupted;
+    if (interrupted || seconds_left() <= 0 || states_left() <= 0) return plans;
+    return best_of(std::move(plans), frontier(graphs_[merging ? 1 : 0], 1));
   }
 
  private:
+  std::vector<OptimizeResult> frontier(const std::shared_ptr<const Graph>& rewritten,
+                                       double share) {
+    std::vector<OptimizeResult> plans =
+        FissionSearch(*rewritten, profile_, remaining(share), baseline_).find_frontier();
+    if (!plans.empty()) {
+      scored_ += plans.front().states_scored;
+      evaluated_ += plans.front().states_evaluated;
+    }
+    for (OptimizeResult& plan : plans) plan = finished(std::move(plan), rewritten);
+    return plans;
+  }
+
+  // Of both, what is not beaten in time and memory; from the fastest to the smallest.
+  static std::vector<OptimizeResult> best_of(std::vector<OptimizeResult> plans,
+                                             std::vector<OptimizeResult> more) {
+    std::ranges::move(more, std::back_inserter(plans));
+    std::ranges::stable_sort(plans, {}, [](const OptimizeResult& plan) {
+      return std::pair(to_picoseconds(plan.found.seconds), plan.found.transient_peak);
+    });
+    std::vector<OptimizeResult> best;
+    for (OptimizeResult& plan : plans) {
+      if (best.empty() || plan.found.transient_peak < best.back().found.transient_peak) {
+        best.push_back(std::move(plan));
+      }
+    }
+    return best;
+  }
+
   static Seconds now() {
     return std::chrono::duration<Seconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
@@ -149,6 +184,11 @@ OptimizeResult optimize(const Graph& graph, const DeviceProfile& profile,
 
 std::vector<OptimizeResult> find_frontier(const Graph& graph, const DeviceProfile& profile,
                                           const OptimizeOptions& options) {
+  check_strategy(options);
+  if (options.strategy == Strategy::paper) {
+    throw UserError(
+        "strategy \"paper\" searches for one limit: a frontier is found by \"default\"");
+  }
   if (!options.rewrite) return FissionSearch(graph, profile, options).find_frontier();
   return RewriteSearch(graph, profile, options).find_frontier();
 }

@@ -14,16 +14,19 @@
 #include "magis/schedule/program.h"
 #include "search/budget.h"
 #include "search/objective.h"
-#include "search/paper_regions.h"
 #include "search/paper_rules.h"
+#include "search/paper_state.h"
 #include "search/rescheduling.h"
-#include "search/split_problem.h"
+#include "search/rewriter.h"
 
 namespace magis {
 namespace {
 
 constexpr double kRelaxation = 1.1;
 constexpr std::size_t kMostQueued = 50'000;
+// Rewritten graphs, from one state and in all: each takes as much memory as thousands of states.
+constexpr std::size_t kRewrites = 3;
+constexpr int kMostSources = 12;
 
 // Each holds an order, and little beside it.
 std::size_t states_within(Bytes memory, std::size_t operators) {
@@ -31,37 +34,6 @@ std::size_t states_within(Bytes memory, std::size_t operators) {
   const std::size_t each = operators * sizeof(OpId) + kRest;
   return std::clamp<std::size_t>(static_cast<std::size_t>(memory) / each, 1, kMostQueued);
 }
-
-// Regions that run in parts, nested.
-struct Regions {
-  std::vector<FissionRegion> enabled;
-  uint64_t key = 0;  // equal for isomorphic ones
-};
-
-// What a state is: where its gaps stand follows from what is swapped, and from the order.
-Decisions without_gaps(Decisions decisions) {
-  decisions.gaps.clear();
-  return decisions;
-}
-
-struct State {
-  Cost cost;
-  int64_t number = 0;  // in the order in which they were made
-  std::shared_ptr<const Regions> regions;
-  std::shared_ptr<const std::vector<OpId>> order;
-  std::vector<ScheduleStep> dropped = {};  // uses that are made again
-  std::vector<Gap> gaps = {};
-  // The tree that it was made from, before `mutation`; nothing: the analysis runs again.
-  std::shared_ptr<const FissionTree> tree = {};
-  std::optional<Mutation> mutation = {};
-
-  Decisions decisions(const Graph& graph) const {
-    Decisions made{*order, IdMap<EdgeId, Mode>(graph.edge_count(), Mode::keep), gaps};
-    for (const ScheduleStep& step : dropped) made.modes[step.edge] = step.mode;
-    for (const Gap& gap : gaps) made.modes[gap.use] = Mode::swap;
-    return made;
-  }
-};
 
 class PaperSearch {
  public:
@@ -72,18 +44,17 @@ class PaperSearch {
         cpu_start_(process_seconds()),
         budget_(options, static_cast<int>(graph.op_count()),
                 [this](const Budget&) { return report(); }),
-        ground_(graph, profile),
-        regions_(ground_, options),
-        problems_(graph, ground_, profile, options.host_memory.value_or(profile.host_memory),
-                  options.exact),
-        present_(problems_.find({})),
+        source_of_present_(std::make_shared<PaperSource>(
+            std::shared_ptr<const Graph>(std::shared_ptr<const Graph>(), &graph), profile,
+            options)),
+        present_(source_of_present_->problems.find({})),
         objective_(options.limit, present_->costs.persistent),
         most_queued_(states_within(options.search_memory, graph.op_count())) {}
 
   OptimizeResult run() {
     start();
     while (!queue_.empty() && !done()) {
-      const State state = *queue_.begin();
+      const PaperState state = *queue_.begin();
       queue_.erase(queue_.begin());
       expand(state);
     }
@@ -91,31 +62,25 @@ class PaperSearch {
   }
 
  private:
-  struct BetterFirst {
-    const Objective* objective;
-    bool operator()(const State& a, const State& b) const {
-      if (objective->better(a.cost, b.cost)) return true;
-      if (objective->better(b.cost, a.cost)) return false;
-      return a.number < b.number;
-    }
-  };
-
   void start() {
     present_->evaluator.load(program_order(source_));
-    State state{.cost = cost_of(present_->evaluator),
-                .regions = std::make_shared<const Regions>(),
-                .order = std::make_shared<const std::vector<OpId>>(program_order(source_).order)};
-    least_time_ = state.cost.time;
+    PaperState state{
+        .cost = cost_of(present_->evaluator),
+        .source = source_of_present_,
+        .regions = std::make_shared<const Regions>(),
+        .order = std::make_shared<const std::vector<OpId>>(program_order(source_).order)};
+    source_of_present_->least_time = state.cost.time;
     baseline_ = footprint(source_, *lower(source_, program_order(source_)), present_->costs);
     best_ = state;
-    seen_.insert(combine(0, present_->hash.value()));
+    seen_.insert(key_of(state));
     queue_.insert(std::move(state));
   }
 
   // Nothing can be better: no operator runs twice, nothing in parts.
   bool perfect() const {
     return objective_.limits_memory() && objective_.met(best_.cost) &&
-           best_.cost.time <= least_time_;
+           best_.cost.time <= best_.source->least_time &&
+           (best_.source->rewritten || !options_.rewrite);
   }
   bool done() const { return perfect() || budget_.stopped(); }
 
@@ -135,10 +100,17 @@ class PaperSearch {
 
   // ---- successors
 
-  void expand(const State& state) {
-    present_ = problems_.find(state.regions->enabled);
+  // Of a state with what is decided in present_.
+  uint64_t key_of(const PaperState& state) const {
+    return combine(combine(state.source->key, state.regions->key), present_->hash.value());
+  }
+
+  void expand(const PaperState& state) {
+    source_of_present_ = state.source;
+    present_ = state.source->problems.find(state.regions->enabled);
     MAGIS_CHECK(present_ != nullptr, "regions that were split cannot be split again");
     const Decisions decisions = state.decisions(present_->graph);
+    if (options_.rewrite) rewrite(state, decisions);
     if (options_.fission) mutate(state, decisions);
     if (done()) return;
     present_->evaluator.load(decisions);
@@ -151,19 +123,19 @@ class PaperSearch {
   }
 
   // The same schedule with one use in another mode.
-  void apply(const State& state, const ScheduleStep& step) {
+  void apply(const PaperState& state, const ScheduleStep& step) {
     budget_.count_scored();
     Evaluator& evaluator = present_->evaluator;
     const Mode before = evaluator.mode(step.edge);
     const std::size_t mark = evaluator.mark();
     present_->hash.set_mode(step.edge, step.mode);
-    const uint64_t hash = combine(state.regions->key, present_->hash.value());
+    const uint64_t hash = key_of(state);
     present_->hash.set_mode(step.edge, before);
     if (!seen_.insert(hash).second) return;
     evaluator.set_mode(step.edge, step.mode);
     place_swaps(evaluator);
     if (evaluator.feasible()) {
-      State next = successor(state);
+      PaperState next = successor(state);
       next.dropped = state.dropped;
       if (step.mode == Mode::recompute) {
         next.dropped.push_back(step);
@@ -181,16 +153,17 @@ class PaperSearch {
     evaluator.undo(mark);
   }
 
-  State successor(const State& state) {
-    State next;
+  PaperState successor(const PaperState& state) {
+    PaperState next;
     next.number = ++made_;
+    next.source = state.source;
     next.regions = state.regions;
     return next;
   }
 
   // Puts the schedule that the evaluator holds in order again around what changed, and takes its
   // cost.
-  void settle(State& state, LoopId body, const std::vector<std::vector<OpId>>& changed) {
+  void settle(PaperState& state, LoopId body, const std::vector<std::vector<OpId>>& changed) {
     budget_.count_evaluated();
     budget_.count_work(kReschedulingWork * present_->problem.op_count());
     const Evaluator& held = present_->evaluator;
@@ -205,7 +178,7 @@ class PaperSearch {
     }
   }
 
-  void offer(State state) {
+  void offer(PaperState state) {
     if (objective_.better(state.cost, best_.cost)) best_ = state;
     if (!better_than_relaxed(state.cost, best_.cost)) return;
     queue_.insert(std::move(state));
@@ -230,9 +203,38 @@ class PaperSearch {
            std::pair(std::max(kRelaxation * limited(b), limit), kRelaxation * other(b));
   }
 
+  // ---- rewrite rules
+
+  // One rule at all equal places, where that saves time. Before regions are chosen: in what they
+  // cover, nothing is replaced.
+  void rewrite(const PaperState& state, const Decisions& decisions) {
+    if (!state.regions->enabled.empty() || std::exchange(state.source->rewritten, true) ||
+        sources_ == kMostSources) {
+      return;
+    }
+    const std::shared_ptr<SplitProblem> from = present_;
+    Rewriter rewriter(*state.source->graph, profile_,
+                      {.exact = options_.exact, .without = options_.without_rules},
+                      [this] { return budget_.stopped(); });
+    for (Rewritten& made : rewriter.single_steps(kRewrites)) {
+      if (budget_.stopped() || sources_ == kMostSources) break;
+      ++sources_;
+      budget_.count_scored();
+      budget_.count_work(kAnalysisWork * static_cast<int64_t>(source_.op_count()));
+      PaperState next = successor(state);
+      next.source = std::make_shared<PaperSource>(
+          std::make_shared<const Graph>(std::move(made.graph)), profile_, options_);
+      present_ = next.source->problems.find({});
+      present_->evaluator.load(program_order(present_->graph));
+      next.source->least_time = cost_of(present_->evaluator).time;
+      offer_carried(std::move(next), *from, decisions, {made.changed});
+    }
+    present_ = from;
+  }
+
   // ---- the fission tree
 
-  void mutate(const State& state, const Decisions& decisions) {
+  void mutate(const PaperState& state, const Decisions& decisions) {
     const std::shared_ptr<SplitProblem> from = present_;
     tree_ = tree_of(state, decisions);
     for (const Mutation& mutation : mutations(*tree_, PartChoice::divisors)) {
@@ -243,46 +245,52 @@ class PaperSearch {
     present_ = from;
   }
 
-  std::shared_ptr<const FissionTree> tree_of(const State& state, const Decisions& decisions) {
+  std::shared_ptr<const FissionTree> tree_of(const PaperState& state, const Decisions& decisions) {
     if (state.tree && state.mutation) {
       return std::make_shared<const FissionTree>(
           magis::apply(*state.tree, *state.mutation, PartChoice::divisors));
     }
     if (state.tree) return state.tree;
     budget_.count_work(kAnalysisWork * static_cast<int64_t>(source_.op_count()));
-    return std::make_shared<const FissionTree>(regions_.tree(
-        ground_.hotspots(present_->graph, decisions, present_->costs), state.regions->enabled));
+    return std::make_shared<const FissionTree>(source_of_present_->regions.tree(
+        source_of_present_->ground.hotspots(present_->graph, decisions, present_->costs),
+        state.regions->enabled));
   }
 
-  void apply(const State& state, const SplitProblem& from, const Decisions& decisions,
+  void apply(const PaperState& state, const SplitProblem& from, const Decisions& decisions,
              const Mutation& mutation) {
     budget_.count_scored();
     const FissionTree mutated = magis::apply(*tree_, mutation, PartChoice::divisors);
     auto regions = std::make_shared<Regions>();
     regions->enabled = enabled_regions(mutated);
-    regions->key = regions_.key(regions->enabled);
+    regions->key = state.source->regions.key(regions->enabled);
     budget_.count_work(kSplittingWork * static_cast<int64_t>(source_.op_count()));
-    if (why_invalid(ground_.axes(), regions->enabled)) return;
-    std::shared_ptr<SplitProblem> to = problems_.find(regions->enabled);
+    if (why_invalid(state.source->ground.axes(), regions->enabled)) return;
+    std::shared_ptr<SplitProblem> to = state.source->problems.find(regions->enabled);
     if (!to) return;
     present_ = std::move(to);
+    PaperState next = successor(state);
+    next.regions = std::move(regions);
+    next.tree = tree_;
+    next.mutation = mutation;
+    offer_carried(std::move(next), from, decisions, loops_of_the_step());
+  }
+
+  // The schedule of `from` in another graph, which present_ is, put in order around what changed.
+  void offer_carried(PaperState next, const SplitProblem& from, const Decisions& decisions,
+                     const std::vector<std::vector<OpId>>& changed) {
     carry_over(from, decisions, *present_);
     place_swaps(present_->evaluator);
     Decisions carried = present_->evaluator.decisions();
     present_->hash.load(without_gaps(carried));
-    if (!present_->evaluator.feasible()) return;
-    if (!seen_.insert(combine(regions->key, present_->hash.value())).second) return;
-    State next = successor(state);
-    next.regions = std::move(regions);
-    next.tree = tree_;
-    next.mutation = mutation;
+    if (!present_->evaluator.feasible() || !seen_.insert(key_of(next)).second) return;
     for (std::size_t e = 0; e < carried.modes.size(); ++e) {
       if (!holds(carried.modes[EdgeId(e)])) {
         next.dropped.push_back({EdgeId(e), carried.modes[EdgeId(e)]});
       }
     }
     next.order = std::make_shared<const std::vector<OpId>>(std::move(carried.order));
-    settle(next, LoopId(), loops_of_the_step());
+    settle(next, LoopId(), changed);
     offer(std::move(next));
   }
 
@@ -298,10 +306,11 @@ class PaperSearch {
   // ---- the end
 
   OptimizeResult result() {
-    const std::shared_ptr<SplitProblem> found = problems_.find(best_.regions->enabled);
+    const std::shared_ptr<SplitProblem> found = best_.source->problems.find(best_.regions->enabled);
     OptimizeResult result;
     result.regions = best_.regions->enabled;
-    if (found->split) result.split = std::make_shared<const Graph>(*found->split);
+    if (best_.source->graph.get() != &source_) result.rewritten = best_.source->graph;
+    result.split = found->split ? std::make_shared<const Graph>(*found->split) : result.rewritten;
     result.decisions = best_.decisions(found->graph);
     const std::optional<Program> program = lower(found->graph, result.decisions);
     MAGIS_CHECK(program.has_value(), "the schedule recomputes what cannot be recomputed");
@@ -322,8 +331,9 @@ class PaperSearch {
     return result;
   }
   LowerBound bound(bool swap) const {
-    if (options_.fission) return lower_bound_with_fission(source_, profile_, swap);
-    return lower_bound(source_, make_cost_table(source_, profile_), {.swap = swap});
+    const Graph& graph = *best_.source->graph;
+    if (options_.fission) return lower_bound_with_fission(graph, profile_, swap);
+    return lower_bound(graph, make_cost_table(graph, profile_), {.swap = swap});
   }
 
   // Nanoseconds an operator: rounds end on time, though not to the point.
@@ -336,19 +346,17 @@ class PaperSearch {
   const OptimizeOptions& options_;
   const Seconds cpu_start_;
   Budget budget_;
-  const FissionGround ground_;
-  PaperRegions regions_;
-  SplitProblems problems_;
+  std::shared_ptr<PaperSource> source_of_present_;
   std::shared_ptr<SplitProblem> present_;  // of the state at hand
+  int sources_ = 0;                        // that were made by rewriting
   const Objective objective_;
-  Picoseconds least_time_ = 0;
   Footprint baseline_;
   IncrementalScheduler scheduler_{rescheduling_options()};
   std::shared_ptr<const FissionTree> tree_;  // of the state being expanded
   const std::size_t most_queued_;
-  std::set<State, BetterFirst> queue_{BetterFirst{&objective_}};
+  std::set<PaperState, BetterFirst> queue_{BetterFirst{&objective_}};
   std::unordered_set<uint64_t> seen_;
-  State best_;
+  PaperState best_;
   int64_t made_ = 0;
 };
 

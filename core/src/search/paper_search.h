@@ -9,7 +9,8 @@
 //
 // Departures: a copy runs right before the use that asks for it and stays for later ones; of the
 // tree's candidates those are left out whose inputs and results in full take more than splitting
-// them in two saves (section 4.3 prices the inputs alone). Algebraic rewrites are not part of it.
+// them in two saves (section 4.3 prices the inputs alone). A rewrite is one rule at all equal
+// places of repeated layers, where that saves time, and comes before regions are chosen.
 #pragma once
 
 #include "magis/search/optimize.h"

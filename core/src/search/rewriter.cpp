@@ -19,6 +19,8 @@ namespace {
 constexpr std::array<std::string_view, 4> kSimplifying = {"common_subexpression", "view_of_nothing",
                                                           "view_of_view", "permute_twice"};
 
+constexpr Seconds kNothing = 1e-12;
+
 bool simplifies(const RewriteRule& rule) {
   return std::ranges::find(kSimplifying, rule.info().name) != kSimplifying.end();
 }
@@ -67,6 +69,9 @@ Rewriter::Rewriter(const Graph& graph, const DeviceProfile& profile, const Rewri
       costs_(profile),
       index_(RuleBook::standard(), chosen(options)),
       only_(options.only) {
+  for (const auto& [name, times] : rewrites_of(graph)) {
+    if (const RewriteRule* rule = RuleBook::standard().find(name)) applied_[rule] = times;
+  }
   index_.find_all(terms_);
   simplify();
 }
@@ -95,13 +100,7 @@ bool Rewriter::save_time(bool keep_memory) {
   if (keep_memory) peak_ = program_order_peak();
   for (bool progress = true; progress && !stop_();) {
     progress = false;
-    std::vector<Class> found = classes();
-    if (keep_memory) {
-      std::erase_if(found, [](const Class& equal) { return equal.matches[0].rule->merges(); });
-    }
-    for (Class& equal : found) equal.gain = gain_of(equal);
-    std::ranges::stable_sort(found, std::greater<>(), &Class::gain);
-    for (const Class& equal : found) {
+    for (const Class& equal : classes_by_gain(keep_memory)) {
       if (stop_()) return any;
       if (equal.gain > 0 && accept(equal, keep_memory)) {
         progress = any = true;
@@ -112,6 +111,34 @@ bool Rewriter::save_time(bool keep_memory) {
     if (progress) simplify();
   }
   return any;
+}
+
+std::vector<Rewriter::Class> Rewriter::classes_by_gain(bool keep_memory) {
+  std::vector<Class> found = classes();
+  if (keep_memory) {
+    std::erase_if(found, [](const Class& equal) { return equal.matches[0].rule->merges(); });
+  }
+  for (Class& equal : found) equal.gain = gain_of(equal);
+  std::ranges::stable_sort(found, std::greater<>(), &Class::gain);
+  return found;
+}
+
+std::vector<Rewritten> Rewriter::single_steps(std::size_t most) {
+  std::vector<Rewritten> steps;
+  for (const Class& equal : classes_by_gain(false)) {
+    if (equal.gain <= 0 || steps.size() == most || stop_()) break;
+    terms_.begin_trial();
+    const int applied = apply_all(equal);
+    if (applied > 0 && saved_in_trial() > kNothing) {
+      const RewriteRule* rule = equal.matches.front().rule;
+      applied_[rule] += applied;
+      steps.push_back(terms_.rewritten(meta()));
+      steps.back().rules.assign(static_cast<std::size_t>(applied), rule->info().name);
+      if ((applied_[rule] -= applied) == 0) applied_.erase(rule);
+    }
+    terms_.roll_back();
+  }
+  return steps;
 }
 
 std::vector<Rewriter::Class> Rewriter::classes() const {
@@ -181,7 +208,6 @@ int Rewriter::apply_all(const Class& equal) {
 }
 
 bool Rewriter::accept(const Class& equal, bool keep_memory) {
-  constexpr Seconds kNothing = 1e-12;
   terms_.begin_trial();
   const int applied = apply_all(equal);
   const Seconds saved = applied > 0 ? saved_in_trial() : 0;
@@ -237,13 +263,15 @@ std::vector<RuleEffect> rule_effects(const Graph& graph, const DeviceProfile& pr
   return effects;
 }
 
-Graph Rewriter::graph() const {
+Graph Rewriter::graph() const { return terms_.graph(meta()); }
+
+std::vector<std::pair<std::string, std::string>> Rewriter::meta() const {
   std::vector<std::pair<std::string, int>> applied;
   for (const auto& rule : RuleBook::standard().rules()) {
     const auto found = applied_.find(rule.get());
     if (found != applied_.end()) applied.emplace_back(rule->info().name, found->second);
   }
-  return terms_.graph({{std::string(kRewritesMeta), rewrites_text(applied)}});
+  return {{std::string(kRewritesMeta), rewrites_text(applied)}};
 }
 
 }  // namespace magis

@@ -43,6 +43,9 @@ class Rewriter {
   // raise the peak in program order and merges nothing. Whether anything changed.
   bool save_time(bool keep_memory);
   Seconds saved() const { return saved_; }
+  // What the graph becomes by one rule at all equal places, for those rules and places that save
+  // most time, at most `most`.
+  std::vector<Rewritten> single_steps(std::size_t most);
   // Places where a rule applies now.
   int count_matches(std::string_view rule) const;
   int count_applied(std::string_view rule) const;
@@ -58,6 +61,9 @@ class Rewriter {
 
   void simplify();
   std::vector<Class> classes() const;
+  // Those that save time, most first.
+  std::vector<Class> classes_by_gain(bool keep_memory);
+  std::vector<std::pair<std::string, std::string>> meta() const;
   uint64_t key_of(const RuleMatch& match) const;
   Seconds gain_of(const Class& equal);
   Seconds saved_in_trial();

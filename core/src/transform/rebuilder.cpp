@@ -5,9 +5,15 @@
 
 namespace magis {
 
-void copy_header(const Graph& graph, GraphBuilder& builder) {
+void copy_header(const Graph& graph, GraphBuilder& builder,
+                 std::span<const std::pair<std::string, std::string>> meta) {
   builder.set_device(std::string(graph.device()));
-  for (const auto& [key, text] : graph.meta()) builder.add_meta(key, text);
+  for (const auto& [key, text] : graph.meta()) {
+    if (std::ranges::find(meta, key, &std::pair<std::string, std::string>::first) == meta.end()) {
+      builder.add_meta(key, text);
+    }
+  }
+  for (const auto& [key, text] : meta) builder.add_meta(key, text);
   for (const Site& site : graph.sites()) builder.add_site(site.number, site.module, site.source);
 }
 

@@ -1,14 +1,17 @@
 // Copies a graph operator by operator, for transformations that change a few of them.
 #pragma once
 
+#include <span>
 #include <string>
+#include <utility>
 
 #include "magis/graph/builder.h"
 
 namespace magis {
 
-// Device, meta and sites.
-void copy_header(const Graph& graph, GraphBuilder& builder);
+// Device, meta and sites; `meta` takes the place of lines with the same keys.
+void copy_header(const Graph& graph, GraphBuilder& builder,
+                 std::span<const std::pair<std::string, std::string>> meta = {});
 
 // Values keep their names. Header and sites are copied at once; inputs, operators and outputs when
 // asked.

@@ -83,11 +83,16 @@ std::vector<std::pair<std::string, int>> count_matches(const Graph& graph) {
   return named;
 }
 
-Graph rewrite_at_random(const Graph& graph, int count, uint64_t seed,
-                        std::vector<std::string>* taken) {
+Rewritten rewrite_at_random(const Graph& graph, int count, uint64_t seed,
+                            std::span<const std::string> only) {
   std::mt19937_64 random(seed);
+  std::vector<std::string> taken;
   TermGraph terms(graph);
-  MatchIndex index(RuleBook::standard(), RuleBook::standard().all());
+  std::vector<const RewriteRule*> rules = RuleBook::standard().all();
+  std::erase_if(rules, [&](const RewriteRule* rule) {
+    return !only.empty() && std::ranges::find(only, rule->info().name) == only.end();
+  });
+  MatchIndex index(RuleBook::standard(), std::move(rules));
   index.find_all(terms);
   for (int done = 0; done < count;) {
     std::vector<RuleMatch> matches = index.matches();
@@ -96,14 +101,16 @@ Graph rewrite_at_random(const Graph& graph, int count, uint64_t seed,
       const std::size_t chosen = random() % matches.size();
       const RewriteRule* rule = matches[chosen].rule;
       applied = rule->apply(terms, matches[chosen]);
-      if (applied && taken != nullptr) taken->push_back(rule->info().name);
+      if (applied) taken.push_back(rule->info().name);
       matches.erase(matches.begin() + static_cast<std::ptrdiff_t>(chosen));
     }
     if (!applied) break;
     index.update(terms, terms.take_changed());
     ++done;
   }
-  return terms.graph();
+  Rewritten made = terms.rewritten();
+  made.rules = std::move(taken);
+  return made;
 }
 
 }  // namespace magis

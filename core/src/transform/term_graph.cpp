@@ -5,9 +5,8 @@
 
 #include "magis/base/error.h"
 #include "magis/graph/axes.h"
+#include "magis/graph/builder.h"
 #include "magis/graph/view_type.h"
-#include "transform/rebuilder.h"
-#include "transform/term_order.h"
 
 namespace magis {
 namespace {
@@ -49,6 +48,12 @@ bool in_same_order(const Type& a, const Type& b) {
   return true;
 }
 
+// A copy into memory in the order of dimensions, whatever it copies.
+bool says_how_it_lies(const Term& term) {
+  return term.info == &op_info("aten.clone") && term.kwargs.size() == 1 &&
+         term.kwargs.front().second == Arg{Symbol{"contiguous_format"}};
+}
+
 }  // namespace
 
 TermGraph::TermGraph(const Graph& graph)
@@ -60,7 +65,9 @@ TermGraph::TermGraph(const Graph& graph)
   }
   for (const Input& input : graph.inputs()) values_[input.value].kind = input.kind;
   // Views stand right before the first operator that follows them among the values.
+  OpId next(std::size_t{0});
   const auto add_term = [&](Term term) {
+    op_at_.push_back(std::min(next, OpId(graph.op_count() - 1)));
     term.place = terms_.size();
     const TermId id = terms_.push_back(std::move(term));
     for (ValueId result : terms_[id].results) values_[result].producer = id;
@@ -90,6 +97,7 @@ TermGraph::TermGraph(const Graph& graph)
     Term term;
     static_cast<Operator&>(term) = op;
     add_term(std::move(term));
+    ++next.index;
   }
   for (const Output& output : outputs_) {
     Call named;
@@ -115,6 +123,11 @@ ValueId TermGraph::base(ValueId id) const {
 
 ValueId TermGraph::add(Call call, Type type, TermId instead_of, const std::string& name) {
   if (const std::optional<ValueId> known = find_like(call, type)) return *known;
+  return add(std::move(call), std::vector{std::move(type)}, instead_of, {name}).front();
+}
+
+std::vector<ValueId> TermGraph::add(Call call, std::vector<Type> types, TermId instead_of,
+                                    const std::vector<std::string>& names) {
   Term made;
   static_cast<Call&>(made) = std::move(call);
   made.place = term(instead_of).place;
@@ -122,13 +135,14 @@ ValueId TermGraph::add(Call call, Type type, TermId instead_of, const std::strin
     made.site = term(instead_of).site;
     made.backward = term(instead_of).backward;
   }
-  const ValueId result = add_value({.name = free_name(name), .type = std::move(type)});
-  made.results = {result};
+  for (std::size_t r = 0; r < types.size(); ++r) {
+    made.results.push_back(add_value({.name = free_name(names[r]), .type = std::move(types[r])}));
+  }
   const TermId id = terms_.push_back(std::move(made));
-  values_[result].producer = id;
+  for (ValueId result : terms_[id].results) values_[result].producer = id;
   read_operands(id);
   touch(id);
-  return result;
+  return terms_[id].results;
 }
 
 std::optional<ValueId> TermGraph::any_element(DType dtype, TermId instead_of) {
@@ -253,6 +267,7 @@ bool TermGraph::can_read(TermId reader, ValueId from, const Type& now) const {
     });
   }
   if (read.info->purity != Purity::pure) return false;
+  if (says_how_it_lies(read)) return true;
   const Type& before = type(from);
   if (before.strides == now.strides) return true;
   // In another order of dimensions a kernel's result would lie otherwise, too.
@@ -383,71 +398,6 @@ std::vector<TermId> TermGraph::trial_changed() const {
   for (const auto& [id, term] : trial_.terms) changed.push_back(id);
   std::ranges::sort(changed);
   return changed;
-}
-
-// ---- graphs
-
-Graph TermGraph::alone(TermId id) const {
-  GraphBuilder builder;
-  builder.set_device(std::string(graph_->device()));
-  Operator op = term(id);
-  op.site = {};
-  for (ValueId read : operands(op)) {
-    Type type = values_[read].type;
-    type.storage = type.defined ? minimal_storage(type) : 0;
-    substitute(op, read, ValueId(-2 - read.index));
-    const ValueId input = builder.add_input(InputKind::batch, values_[read].name, "", type);
-    substitute(op, ValueId(-2 - read.index), input);
-  }
-  std::vector<std::string> names;
-  std::vector<Type> types;
-  for (ValueId result : op.results) {
-    names.push_back(values_[result].name);
-    types.push_back(values_[result].type);
-  }
-  builder.add_operator(std::move(op), std::move(names), std::move(types));
-  return std::move(builder).build();
-}
-
-Graph TermGraph::graph(const std::vector<std::pair<std::string, std::string>>& meta) const {
-  GraphBuilder builder;
-  copy_header(*graph_, builder);
-  for (const auto& [key, text] : meta) builder.add_meta(key, text);
-  IdMap<ValueId, ValueId> now(values_.size());
-  for (const Input& input : graph_->inputs()) {
-    const Node& node = values_[input.value];
-    now[input.value] = builder.add_input(input.kind, node.name, input.path, node.type);
-  }
-  const auto rename = [&](const auto& self, Arg& arg) -> void {
-    if (auto* id = std::get_if<ValueId>(&arg.value)) {
-      *id = now[*id];
-    } else if (auto* list = std::get_if<ArgList>(&arg.value)) {
-      for (Arg& item : *list) self(self, item);
-    }
-  };
-  for (TermId id : emission_order(*this)) {
-    Operator op = term(id);
-    for (Arg& arg : op.args) rename(rename, arg);
-    for (auto& [name, arg] : op.kwargs) rename(rename, arg);
-    if (term(id).is_view()) {
-      const ValueId old = op.results.front();
-      now[old] = builder.add_view(values_[old].name, std::move(op), values_[old].type);
-      continue;
-    }
-    const std::vector<ValueId> old = op.results;
-    std::vector<std::string> names;
-    std::vector<Type> types;
-    for (ValueId result : old) {
-      names.push_back(values_[result].name);
-      types.push_back(values_[result].type);
-    }
-    const std::vector<ValueId> made =
-        builder.add_operator(std::move(op), std::move(names), std::move(types));
-    for (std::size_t i = 0; i < old.size(); ++i) now[old[i]] = made[i];
-  }
-  for (const Output& output : outputs_)
-    builder.add_output(output.kind, output.path, now[output.value]);
-  return std::move(builder).build();
 }
 
 }  // namespace magis

@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "magis/graph/graph.h"
+#include "magis/transform/rewriting.h"
 
 namespace magis {
+
+class GraphBuilder;
 
 using TermId = Id<struct TermTag>;
 
@@ -28,6 +31,7 @@ class TermGraph {
   // of the graph keep their ids.
   explicit TermGraph(const Graph& graph);
 
+  std::string_view device() const { return graph_->device(); }
   std::size_t term_count() const { return terms_.size(); }  // dead ones included
   const Term& term(TermId id) const { return terms_[id]; }
   const Type& type(ValueId id) const { return values_[id].type; }
@@ -48,6 +52,9 @@ class TermGraph {
   // The value of a term like `call` with one result of type `type`, new unless there is one
   // already. A new one stands for `instead_of`, whose site it has, and is called after it.
   ValueId add(Call call, Type type, TermId instead_of, const std::string& name);
+  // The same with several results.
+  std::vector<ValueId> add(Call call, std::vector<Type> types, TermId instead_of,
+                           const std::vector<std::string>& names);
   // A view of shape [1] of some input: for operands that are named but not looked at. Nothing if no
   // input has that dtype.
   std::optional<ValueId> any_element(DType dtype, TermId instead_of);
@@ -78,8 +85,10 @@ class TermGraph {
   // Operators in an order that keeps to program order as far as operands allow. Throws
   // InternalError if there is a cycle.
   Graph graph() const { return graph({}); }
-  // With one line of meta more.
+  // With lines of meta that take the place of those with the same keys.
   Graph graph(const std::vector<std::pair<std::string, std::string>>& meta) const;
+  // The same, without a word on the rules that were applied.
+  Rewritten rewritten(const std::vector<std::pair<std::string, std::string>>& meta = {}) const;
 
  private:
   struct Node {  // a value
@@ -101,6 +110,8 @@ class TermGraph {
   bool can_be_returned(ValueId value) const;
   bool is_returned(ValueId value) const;
   bool can_read(TermId reader, ValueId from, const Type& now) const;
+  bool reads_as_before(TermId id, OpId op) const;
+  void emit(Operator op, GraphBuilder& builder, std::unordered_map<ValueId, ValueId>& now) const;
   void set_type(ValueId id, const Type& type);
   void touch(TermId id) { changed_.push_back(id); }
 
@@ -120,6 +131,7 @@ class TermGraph {
   };
 
   const Graph* graph_;
+  std::vector<OpId> op_at_;  // by place: the operator there, or the next one if it is a view
   IdMap<TermId, Term> terms_;
   IdMap<ValueId, Node> values_;
   std::vector<Output> outputs_;

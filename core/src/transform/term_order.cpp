@@ -5,15 +5,12 @@
 #include <tuple>
 #include <utility>
 
+#include "graph/draws.h"
 #include "magis/base/error.h"
 #include "magis/graph/builder.h"
 
 namespace magis {
 namespace {
-
-bool draws_or_may_draw(const Term& term) {
-  return term.info->purity == Purity::random || term.info->purity == Purity::opaque;
-}
 
 class Precedence {
  public:
@@ -54,7 +51,7 @@ class Precedence {
   void link(TermId id) {
     const Term& term = terms_.term(id);
     for_each_value(term, [&](ValueId read) { precede(terms_.producer(read), id); });
-    if (draws_or_may_draw(term)) precede(std::exchange(last_random_, id), id);
+    if (draws_or_may_draw(*term.info)) precede(std::exchange(last_random_, id), id);
     for (int position : term.info->mutated) {
       for_each_value(term.args.at(static_cast<std::size_t>(position)),
                      [&](ValueId written) { keep_readers_apart(terms_.base(written), id); });

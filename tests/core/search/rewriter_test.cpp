@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "magis/base/error.h"
 #include "magis/graph/text.h"
 #include "magis/search/optimize.h"
 #include "magis/search/rule_effects.h"
@@ -125,6 +126,70 @@ TEST(RewriteSearch, UndoesMergingWhereMemoryIsWorthMore) {
   options.rewrite = false;
   const OptimizeResult without = optimize(graph, profile, options);
   EXPECT_LE(with.found.transient_peak, without.found.transient_peak);
+}
+
+// One rule at all places a step; each stands by itself, and the graph is as it was.
+TEST(Rewriter, TakesSingleSteps) {
+  const Graph graph = parse_graph(attention(3, 16384, 512), "test");
+  const DeviceProfile& profile = device_profile("reference");
+  Rewriter rewriter(graph, profile, {}, never);
+  const std::string before = to_text(rewriter.graph());
+  const std::vector<Rewritten> steps = rewriter.single_steps(2);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(to_text(rewriter.graph()), before);
+  for (const Rewritten& step : steps) {
+    EXPECT_EQ(times(step.graph, step.rules.front()), static_cast<int>(step.rules.size()));
+    EXPECT_LT(in_program_order(step.graph, profile).seconds,
+              in_program_order(graph, profile).seconds);
+  }
+  Rewriter further(steps.front().graph, profile, {}, never);
+  EXPECT_EQ(rewrites_of(further.graph()), rewrites_of(steps.front().graph));
+}
+
+OptimizeOptions for_states(int64_t states) {
+  OptimizeOptions options;
+  options.state_budget = states;
+  options.time_budget = 1e9;
+  return options;
+}
+
+// Merging pays at the frontier's fast end, and costs memory at the other.
+TEST(RewriteSearch, AFrontierHasPlansWithMergedProducts) {
+  const Graph graph = parse_graph(attention(3, 16384, 512), "test");
+  const DeviceProfile& profile = device_profile("reference");
+  OptimizeOptions options = for_states(60'000);
+  const std::vector<OptimizeResult> plans = find_frontier(graph, profile, options);
+  options.without_rules = {"merge_products", "merge_products_by_rows", "common_left_factor"};
+  const std::vector<OptimizeResult> apart = find_frontier(graph, profile, options);
+  EXPECT_GT(times(*plans.front().rewritten, "merge_products"), 0);
+  EXPECT_LT(plans.front().found.seconds, apart.front().found.seconds);
+  EXPECT_LE(plans.back().found.transient_peak, apart.back().found.transient_peak * 21 / 20);
+}
+
+TEST(RewriteSearch, ThePapersSearchTakesRulesAsSingleEdits) {
+  const Graph graph = parse_graph(attention(3, 16384, 512), "test");
+  const DeviceProfile& profile = device_profile("reference");
+  OptimizeOptions options = for_states(500);
+  options.strategy = Strategy::paper;
+  options.limit = {.kind = Limit::Kind::memory, .bytes = Bytes{1} << 50};
+  const OptimizeResult with = optimize(graph, profile, options);
+  ASSERT_TRUE(with.rewritten);
+  EXPECT_GT(times(*with.rewritten, "merge_products"), 0);
+  EXPECT_LT(with.found.seconds, in_program_order(graph, profile).seconds);
+  EXPECT_EQ(with.baseline.seconds, in_program_order(graph, profile).seconds);
+
+  options.without_rules = {"merge_products"};
+  const OptimizeResult apart = optimize(graph, profile, options);
+  EXPECT_EQ(apart.rewritten ? times(*apart.rewritten, "merge_products") : 0, 0);
+  options.rewrite = false;
+  EXPECT_FALSE(optimize(graph, profile, options).rewritten);
+}
+
+TEST(RewriteSearch, AFrontierIsNotFoundByThePapersSearch) {
+  OptimizeOptions options = for_states(500);
+  options.strategy = Strategy::paper;
+  const Graph graph = parse_graph(attention(1, 64, 64), "test");
+  EXPECT_THROW(find_frontier(graph, device_profile("reference"), options), UserError);
 }
 
 }  // namespace

@@ -202,34 +202,6 @@ void MatrixNetwork::put_in_order() {
   place = std::move(sorted_place);
 }
 
-void MatrixNetwork::redirect(int from, int to) {
-  for (Item& reader : items) {
-    for (int& operand : reader.operands) {
-      if (operand == from) operand = to;
-    }
-  }
-  for (int& output : outputs) {
-    if (output == from) output = to;
-  }
-}
-
-std::vector<int> MatrixNetwork::use_counts() const {
-  std::vector<int> counts(place.size(), 0);
-  for (const Item& reader : items) {
-    for (const int operand : reader.operands) ++counts[static_cast<std::size_t>(operand)];
-  }
-  for (const int output : outputs) ++counts[static_cast<std::size_t>(output)];
-  return counts;
-}
-
 Graph to_graph(const MatrixNetwork& network) { return Converter(network).convert(); }
-
-std::vector<int> item_ids(const Graph& graph) {
-  std::vector<int> ids;
-  for (const Operator& op : graph.operators()) {
-    ids.push_back(std::stoi(graph.value(op.results[0]).name.substr(1)));
-  }
-  return ids;
-}
 
 }  // namespace magis::test

@@ -1,4 +1,4 @@
-// Networks of matrices that can be rewritten: what graphs for scheduling are generated from.
+// Networks of matrices: what graphs for scheduling are generated from.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,6 @@ struct MatrixNetwork {
     int axis = 0;
     int64_t begin = 0;
     int64_t end = 0;
-    int instead_of = -1;  // the item that a rewrite replaced by this one and others
   };
 
   // Appends an item of the shape that follows from its operands; returns its id.
@@ -44,9 +43,6 @@ struct MatrixNetwork {
   int place_of(int id) const { return place[static_cast<std::size_t>(id)]; }
   // Sorts the items so that operands come first, otherwise as they are; drops what no output needs.
   void put_in_order();
-  // Reads `to` wherever `from` was read, outputs included.
-  void redirect(int from, int to);
-  std::vector<int> use_counts() const;  // by id, outputs included
 
   std::vector<Item> items;   // in program order
   std::vector<int> place;    // by id: index into items; -1: gone
@@ -55,7 +51,5 @@ struct MatrixNetwork {
 
 // The value of item 7 is named n7.
 Graph to_graph(const MatrixNetwork& network);
-// Of each operator, the id of the item that it computes.
-std::vector<int> item_ids(const Graph& graph);
 
 }  // namespace magis::test

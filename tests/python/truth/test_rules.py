@@ -3,6 +3,8 @@
 import itertools
 import json
 import random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fission_cases import CASES_ONCE, Case, subject
@@ -44,6 +46,37 @@ def test_a_rule_on_200_random_shapes(rule: str) -> None:
     examples(rule, 200)
 
 
+def written_cases() -> Iterator[tuple[str, str, str]]:
+    """(name, before, after) of tests/data/rules; tests/core/support/rule_cases.h says what they
+    look like, and the tests in C++ that they are what the rules make."""
+    for path in sorted((Path(__file__).parents[2] / "data" / "rules").iterdir()):
+        for case in path.read_text().split("\n\n"):
+            heading, rest = case.split("\n", 1)
+            left, right = rest.split("gives\n")
+            before = [line.strip() for line in left.splitlines()]
+            after = [line.strip() for line in right.split("not because")[0].splitlines()]
+            inputs = [line for line in before if not line.startswith(("%", "output "))]
+            renamed = {line.split()[2]: line for line in after if line.startswith("output ")}
+            outputs = [line for line in before if line.startswith("output ")]
+            outputs = [renamed.get(line.split()[2], line) for line in outputs]
+            after = [line for line in after if line.startswith("%")]
+            yield heading, graph_text(before), graph_text(inputs + after + outputs)
+
+
+def graph_text(lines: list[str]) -> str:
+    return "\n".join(["magis 1", "device cpu", *lines, ""])
+
+
+CASES = list(written_cases())
+
+
+@pytest.mark.parametrize(("before", "after"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_a_written_case(before: str, after: str) -> None:
+    check_types(before)
+    check_types(after)
+    FissionCheck(before, seed=1, tolerance=TOLERANCE).check(after)
+
+
 def sequences(case: Case, count: int) -> None:
     """A zoo model after `count` sequences of 20 random rewrites."""
     source = subject(case)
@@ -77,6 +110,17 @@ def test_a_rewritten_graph_keeps_its_promise(name: str) -> None:
     """
     for found in json.loads(under_hook(code)):
         assert found["promised"] == found["measured"], found
+
+
+@pytest.mark.parametrize("device", ["reference", "reference-h2", "cpu"])
+@pytest.mark.parametrize("case", CASES_ONCE, ids=str)
+def test_no_time_is_lost_where_memory_has_no_limit(case: Case, device: str) -> None:
+    graph = _core.Graph.parse(subject(case).text)
+    before = _core.Plan.program_order(graph).simulate(device)
+    found = _core.optimize(
+        graph, device=device, memory_limit=1 << 50, state_budget=300, time_budget=1e9
+    )
+    assert found.seconds <= before.seconds
 
 
 def test_rules_are_told_apart_in_a_graph_that_they_made() -> None:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,9 +44,18 @@ bool rounds_otherwise(const Graph& graph);
 // loops.
 std::vector<std::pair<std::string, int>> count_matches(const Graph& graph);
 
+// A rewritten graph, and what its operators have to do with those of the graph before.
+struct Rewritten {
+  Graph graph;
+  std::vector<std::string> rules = {};  // that were applied, one after another
+  // By operator: itself in the graph before or, where it is new, the one in whose place it stands.
+  IdMap<OpId, OpId> stands_for = {};
+  std::vector<OpId> changed = {};  // new operators, and those that read other tensors than before
+};
+
 // The graph after `count` matches, one after another, taken at random from those there are; fewer
-// if there are none left. Names of the rules taken are appended to `taken` unless it is null.
-Graph rewrite_at_random(const Graph& graph, int count, uint64_t seed,
-                        std::vector<std::string>* taken = nullptr);
+// if there are none left. Of the rules named in `only`, unless it is empty.
+Rewritten rewrite_at_random(const Graph& graph, int count, uint64_t seed,
+                            std::span<const std::string> only = {});
 
 }  // namespace magis

@@ -8,6 +8,7 @@
 
 #include "magis/graph/builder.h"
 #include "magis/graph/view_type.h"
+#include "transform/rules/attention.h"
 #include "transform/rules/scale_in_products.h"
 #include "transform/rules/term_reading.h"
 
@@ -310,6 +311,7 @@ std::vector<std::unique_ptr<RewriteRule>> make_native_rules() {
       [](const TermGraph& terms, TermId anchor) { return cut_up(terms, anchor).has_value(); },
       [](TermGraph& terms, TermId anchor) { return cut_up(terms, anchor); });
   rules.push_back(make_scale_in_products());
+  rules.push_back(make_attention_of_parts());
   return rules;
 }
 

@@ -30,6 +30,7 @@ struct Reach {
   int below = 0;        // along operands
   bool beside = false;  // from there as far along readers, and once more along operands
   int above = 0;        // along readers
+  bool far = false;     // too far to say: every anchor is looked at again after every edit
 };
 
 class RewriteRule {

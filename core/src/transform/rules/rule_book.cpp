@@ -62,7 +62,18 @@ MatchIndex::MatchIndex(const RuleBook& book, std::vector<const RewriteRule*> rul
 
 void MatchIndex::find_all(const TermGraph& terms) {
   by_anchor_.assign(terms.term_count(), {});
+  far_.clear();
+  note_far_anchors(terms, 0);
   for (std::size_t i = 0; i < terms.term_count(); ++i) look_at(terms, TermId(i));
+}
+
+void MatchIndex::note_far_anchors(const TermGraph& terms, std::size_t first) {
+  for (std::size_t i = first; i < terms.term_count(); ++i) {
+    const auto& rules = book_.rules_at(terms.term(TermId(i)).info);
+    if (std::ranges::any_of(rules, [](const auto& entry) { return entry.reach.far; })) {
+      far_.emplace_back(i);
+    }
+  }
 }
 
 void MatchIndex::look_at(const TermGraph& terms, TermId anchor) {
@@ -113,6 +124,7 @@ std::vector<std::pair<TermId, int>> MatchIndex::walk(std::vector<TermId> from, i
 }
 
 void MatchIndex::update(const TermGraph& terms, const std::vector<TermId>& changed) {
+  note_far_anchors(terms, by_anchor_.size());
   by_anchor_.resize(terms.term_count());
   seen_.resize(terms.term_count(), 0);
   const auto readers = [&](TermId id, auto&& visit) {
@@ -144,6 +156,10 @@ void MatchIndex::update(const TermGraph& terms, const std::vector<TermId>& chang
       look_again(
           terms, id, [](const Reach& r, int n) { return r.beside && r.below == n; }, below);
     }
+  }
+  for (const TermId id : far_) {
+    look_again(
+        terms, id, [](const Reach& reach, int) { return reach.far; }, 0);
   }
 }
 

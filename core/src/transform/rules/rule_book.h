@@ -52,6 +52,7 @@ class MatchIndex {
  private:
   using Wanted = bool (*)(const Reach& reach, int steps);
   void look_at(const TermGraph& terms, TermId anchor);
+  void note_far_anchors(const TermGraph& terms, std::size_t first);
   void look_again(const TermGraph& terms, TermId anchor, Wanted wanted, int steps);
   template <class Neighbours>
   std::vector<std::pair<TermId, int>> walk(std::vector<TermId> from, int steps,
@@ -59,8 +60,9 @@ class MatchIndex {
 
   const RuleBook& book_;
   std::vector<const RewriteRule*> rules_;
-  Reach most_;      // of all rules
-  int beside_ = 0;  // the most below of those that look beside
+  Reach most_;               // of all rules
+  int beside_ = 0;           // the most below of those that look beside
+  std::vector<TermId> far_;  // anchors of rules that reach far
   std::vector<std::vector<RuleMatch>> by_anchor_;
   std::vector<std::size_t> seen_;  // by term: the walk that reached it last
   std::size_t walk_ = 0;

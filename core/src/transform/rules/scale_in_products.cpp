@@ -21,7 +21,7 @@ class ScaleInProducts : public RewriteRule {
 
   std::vector<RuleMatch> find(const TermGraph& terms, TermId anchor) const override {
     const Term& term = terms.term(anchor);
-    if (term.dead || !factor(term)) return {};
+    if (term.dead || !factor_of(term)) return {};
     const ValueId result = term.results.front();
     const DType dtype = terms.type(result).dtype;
     if ((dtype != DType::f32 && dtype != DType::f64) || terms.is_output(result) ||
@@ -41,7 +41,7 @@ class ScaleInProducts : public RewriteRule {
 
   bool apply(TermGraph& terms, const RuleMatch& match) const override {
     const Term scaled = terms.term(match.anchor);
-    const double by = *factor(scaled);
+    const double by = *factor_of(scaled);
     std::vector<std::pair<ValueId, ValueId>> replaced;
     for (std::size_t m = 1; m < match.terms.size(); ++m) {
       const Term product = terms.term(match.terms[m]);
@@ -67,13 +67,6 @@ class ScaleInProducts : public RewriteRule {
   static bool give_up(TermGraph& terms, const std::vector<std::pair<ValueId, ValueId>>& made) {
     for (const auto& [from, to] : made) terms.drop_unused(to);
     return false;
-  }
-
-  static std::optional<double> factor(const Term& term) {
-    if (term.args.size() != 2 || !term.kwargs.empty()) return std::nullopt;
-    const double number = number_value(term.args[1]).value_or(0);
-    if (number == 0) return std::nullopt;
-    return term.info->name.find("div") == std::string::npos ? number : 1 / number;
   }
 
   // The position of the first of a product's two factors; nothing if it is no product that scales.

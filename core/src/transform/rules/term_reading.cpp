@@ -12,6 +12,16 @@ std::optional<double> number_value(const Arg& arg) {
   return std::nullopt;
 }
 
+std::optional<double> factor_of(const Term& term) {
+  const std::string& name = term.info->name;
+  const bool divides = name == "aten.div.Scalar" || name == "aten.div.Tensor";
+  if (!divides && name != "aten.mul.Scalar" && name != "aten.mul.Tensor") return std::nullopt;
+  if (term.args.size() != 2 || !term.kwargs.empty()) return std::nullopt;
+  const double number = number_value(term.args[1]).value_or(0);
+  if (number == 0) return std::nullopt;
+  return divides ? 1 / number : number;
+}
+
 std::optional<Slice> slice_of(const TermGraph& terms, const Term& term) {
   const auto integer = [&](std::size_t at, int64_t otherwise) {
     return at < term.args.size() ? integer_value(term.args[at]).value_or(otherwise) : otherwise;

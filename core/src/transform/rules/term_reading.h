@@ -11,6 +11,9 @@ ValueId first_operand(const Term& term);
 // A literal float or integer.
 std::optional<double> number_value(const Arg& arg);
 
+// Of a tensor's multiple: what it is multiplied by, not 0.
+std::optional<double> factor_of(const Term& term);
+
 struct Slice {
   ValueId base;
   int64_t dim, begin, end;  // counted from the front, within the base
