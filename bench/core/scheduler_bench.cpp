@@ -16,6 +16,7 @@
 #include "magis/schedule/peers.h"
 #include "magis/schedule/scheduler.h"
 #include "support/nasnet.h"
+#include "support/random.h"
 #include "support/scheduling_support.h"
 #include "support/transformer_graph.h"
 
