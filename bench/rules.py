@@ -1,12 +1,15 @@
 """Which rewrite rules fire on which zoo model, what each saves by itself, and what they bring the
 search: the same search with and without them, for the same number of states.
 
-python bench/rules.py [MODEL ...] [--states 200000]
+python bench/rules.py [MODEL ...] [--paper] [--states 200000]
+
+With --paper the zoo's other variant, which writes attention out; with --states 0 no search.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from magis import _core, zoo
 from magis.capture import capture
@@ -46,14 +49,21 @@ def show_search(graph: _core.Graph, states: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", default=zoo.names())
+    parser.add_argument("--paper", action="store_true")
     parser.add_argument("--states", type=int, default=200_000)
     options = parser.parse_args()
     for name in options.models:
-        model, loss_fn, batch = zoo.build(name, size="full")
+        variant: dict[str, Any] = {}
+        if options.paper:
+            variant["variant"] = "paper"
+            if zoo.entry(name).attention:
+                variant["attention"] = "eager"
+        model, loss_fn, batch = zoo.build(name, size="full", **variant)
         graph = _core.Graph.parse(capture(model, loss_fn, batch).text)
         print(f"{name}: {graph.operator_count:,} operators", flush=True)
         show_rules(graph)
-        show_search(graph, options.states)
+        if options.states:
+            show_search(graph, options.states)
 
 
 if __name__ == "__main__":
