@@ -310,7 +310,7 @@ class Fission {
     zeros.args = {{like}};
     zeros.site = graph_.op(op).site;
     zeros.backward = graph_.op(op).backward;
-    Type type = PartValues::in_stride_order(value.type, value.type.shape);
+    Type type = PartValues::preserved(value.type);
     const std::string name = values_.unused(value.name + "_zeros");
     arg = {builder_.add_operator(std::move(zeros), {name}, {std::move(type)})[0]};
   }

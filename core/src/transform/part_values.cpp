@@ -16,6 +16,28 @@ bool follows_part(const PartValue& value) {
   return std::ranges::any_of(value.dims, [](const auto& dim) { return dim.has_value(); });
 }
 
+// Whether dimension `a`, which would be inside dimension `b`, belongs outside it: positive if it
+// does, negative if they stand well, 0 if their strides say nothing, as strides of 0 never do.
+int misplaced(const Type& type, std::size_t a, std::size_t b) {
+  const int64_t left = type.strides[a];
+  const int64_t right = type.strides[b];
+  if (left == 0 || right == 0) return 0;
+  if (left != right) return left < right ? -1 : 1;
+  return type.shape[a] > type.shape[b] ? 1 : 0;
+}
+
+// Dense strides for `shape`, whose dimensions are given from the inside out.
+Type dense_in_order(DType dtype, Shape shape, const std::vector<std::size_t>& inner_first) {
+  Type type{.dtype = dtype, .shape = std::move(shape), .strides = Strides(inner_first.size())};
+  int64_t stride = 1;
+  for (const std::size_t d : inner_first) {
+    type.strides[d] = stride;
+    stride *= std::max<int64_t>(type.shape[d], 1);
+  }
+  type.storage = minimal_storage(type);
+  return type;
+}
+
 // Replaces the lengths in a list argument where the view's dimensions follow a part.
 void rescale(Arg& sizes, const std::vector<std::optional<PartLength>>& dims) {
   auto& list = std::get<ArgList>(sizes.value);
@@ -77,14 +99,29 @@ Type PartValues::in_stride_order(const Type& like, Shape shape) {
   std::ranges::stable_sort(inner_first, [&](std::size_t a, std::size_t b) {
     return like.strides[a] != like.strides[b] ? like.strides[a] < like.strides[b] : a > b;
   });
-  Type type{.dtype = like.dtype, .shape = std::move(shape), .strides = Strides(like.shape.size())};
-  int64_t stride = 1;
-  for (const std::size_t d : inner_first) {
-    type.strides[d] = stride;
-    stride *= std::max<int64_t>(type.shape[d], 1);
+  return dense_in_order(like.dtype, std::move(shape), inner_first);
+}
+
+// PyTorch's empty_like sorts by insertion, from the innermost dimension on.
+Type PartValues::preserved(const Type& like) {
+  if (is_dense(like)) {
+    Type same{.dtype = like.dtype, .shape = like.shape, .strides = like.strides};
+    same.storage = minimal_storage(same);
+    return same;
   }
-  type.storage = minimal_storage(type);
-  return type;
+  std::vector<std::size_t> inner_first(like.shape.size());
+  std::iota(inner_first.rbegin(), inner_first.rend(), std::size_t{0});
+  for (std::size_t i = 1; i < inner_first.size(); ++i) {
+    std::size_t moving = i;
+    for (std::size_t other = i; other-- > 0;) {
+      const int order = misplaced(like, inner_first[other], inner_first[moving]);
+      if (order < 0) break;
+      if (order == 0) continue;
+      std::swap(inner_first[other], inner_first[moving]);
+      moving = other;
+    }
+  }
+  return dense_in_order(like.dtype, like.shape, inner_first);
 }
 
 Shape PartValues::part_shape(Shape shape, const std::vector<std::optional<PartLength>>& dims) {

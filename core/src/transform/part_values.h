@@ -57,6 +57,9 @@ class PartValues {
   static Type in_stride_order(const Type& like, Shape shape);
   // The same; throws NoFission if `like` is not dense.
   static Type dense_type(const Type& like, Shape shape, const std::string& name);
+  // Of what an operator makes like `like`, memory format preserved: its strides if it is dense,
+  // else dense ones in their order, where PyTorch has rules of its own for strides of 0.
+  static Type preserved(const Type& like);
   // The shape of `shape` with the dimensions that follow a part at full parts' length.
   static Shape part_shape(Shape shape, const std::vector<std::optional<PartLength>>& dims);
 
