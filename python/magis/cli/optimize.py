@@ -285,7 +285,7 @@ def optimize(
         return frontier_outcome(found, output, json)
     refinement = measured_times(measure, graph, profile)
     if refinement is not None:
-        refinement.learn(_program_order(graph))
+        refinement.begin(graph, parts=rules.fission)
     target = resolve(
         graph,
         limit,
@@ -330,12 +330,6 @@ def optimize(
     chosen = Chosen(result.plan, report, target, warnings, captured_fingerprint(graph))
     explanation = report.explain() if explain else None
     return _finish(file, chosen, output, emit, json, explanation)
-
-
-def _program_order(graph: _core.Graph) -> _core.Plan:
-    from magis import _core
-
-    return _core.Plan.program_order(graph)
 
 
 def _finish(

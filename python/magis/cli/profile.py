@@ -53,17 +53,13 @@ def profile(
     calls that were measured before are not measured again.
     """
     from magis import _core
-    from magis.timing.candidates import part_plans
 
     graph = _graph(model, size, batch)
     refinement = measured_times(budget, graph, device_profile(device, graph.device))
     assert refinement is not None
     plan = _core.Plan.program_order(graph)
     known = len(refinement.times.measured_calls())
-    count = refinement.learn(plan)
-    if parts:
-        for split in part_plans(graph, refinement.device):
-            count += refinement.learn(split)
+    count = refinement.begin(graph, parts=parts, share=1.0)
     return _outcome(plan, refinement, known, count, json)
 
 

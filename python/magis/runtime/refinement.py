@@ -12,12 +12,15 @@ from magis.errors import MagisError
 from magis.report.text import plural, seconds_text
 from magis.runtime.free_memory import free_bytes
 from magis.runtime.progress import counting
+from magis.timing.candidates import part_plans
 
 if TYPE_CHECKING:
     import torch
 
     from magis.timing.times import Times
 
+# Of the budget that the graph in program order leaves, what goes into parts that no plan uses yet.
+PARTS_SHARE = 0.5
 # Searches for one plan: the first finds what to measure, the last has nothing left to measure.
 _MOST_ROUNDS = 4
 
@@ -44,18 +47,33 @@ class Refinement:
             self._device = self.times.profile(self._profile)
         return self._device
 
-    def learn(self, *plans: _core.Plan) -> int:
+    def begin(self, graph: _core.Graph, *, parts: bool, share: float = PARTS_SHARE) -> int:
+        """Measures what the graph runs in program order and, with `parts`, in its likely parts, for
+        which a share of the budget's rest is spent; how many calls that was.
+
+        The model fitted to whole operators alone is further off for parts than parts cost, and a
+        search that believes it finds no plan from which to learn better.
+        """
+        count = self.learn(_core.Plan.program_order(graph))
+        if parts:
+            kept = self._left * (1 - share)
+            for plan in part_plans(graph, self.device):
+                count += self.learn(plan, keep=kept)
+        return count
+
+    def learn(self, *plans: _core.Plan, keep: float = 0.0) -> int:
         """Measures what the plans run and has no time for, the most valuable first; how many calls
-        that was. Those that fail, and those for which no time is left, stay modelled.
+        that was. Those that fail, and those for which no time is left, stay modelled. So many
+        seconds of the budget are kept for later.
         """
         calls = [call for plan in plans for call in plan.calls(self.device)]
         lacking = list(dict.fromkeys(self.times.lacking(calls)))
-        if not lacking or self._left <= 0:
+        if not lacking or self._left <= keep:
             return 0
         with counting("measuring operators", len(lacking)) as show:
             found = self.times.measure(
                 lacking,
-                self._left,
+                self._left - keep,
                 free_bytes(self.times.device),
                 lambda number, _total: show(number + 1),
             )

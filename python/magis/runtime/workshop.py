@@ -125,7 +125,7 @@ class Workshop:
         if first and settings.frontier and not settings.has_plans_for(graph):
             warnings.warn(_OTHER_FRONTIER, stacklevel=4)
         if settings.refinement is not None:
-            settings.refinement.learn(_core.Plan.program_order(graph))
+            settings.refinement.begin(graph, parts=True)
         baseline = baseline_of(graph, settings.device)
         eager = self._trace_eager(graph, arguments, view, baseline)
         measured = None

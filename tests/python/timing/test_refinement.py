@@ -12,8 +12,10 @@ from torch import nn
 
 import magis
 from magis import _core
+from magis.capture import capture
 from magis.errors import MagisError
 from magis.runtime.refinement import Refinement
+from magis.timing.candidates import part_plans
 from magis.timing.times import Times
 
 CPU = torch.device("cpu")
@@ -49,7 +51,7 @@ def optimized(**arguments: object) -> magis.Step:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that nothing was gained
         return magis.optimize(
-            model(), loss, BATCH, memory_limit=1.0, time_budget=0.5, measure=10.0, **arguments
+            model(), loss, BATCH, memory_limit=1.0, time_budget=0.5, measure=120.0, **arguments
         )
 
 
@@ -94,6 +96,24 @@ def test_an_operator_that_cannot_run_alone_is_modelled() -> None:
     assert "1 call cannot be run alone: modelled" in refinement.words(plan)
     again = Refinement(Times(CPU), "cpu", 5.0)
     assert again.learn(plan) == 0  # the failure is remembered
+
+
+def test_parts_are_measured_before_the_first_search() -> None:
+    graph = _core.Graph.parse(capture(model(), loss, BATCH).text)
+    refinement = Refinement(Times(CPU), "cpu", 300.0)
+    refinement.begin(graph, parts=False)
+    splits = [plan.calls(refinement.device) for plan in part_plans(graph, refinement.device)]
+    assert splits
+    assert not all(call.measured for calls in splits for call in calls)
+    assert refinement.begin(graph, parts=True) > 0
+    for plan in part_plans(graph, refinement.device):
+        assert all(call.measured for call in plan.calls(refinement.device))
+
+
+def test_parts_leave_their_share_of_the_budget() -> None:
+    graph = _core.Graph.parse(capture(model(), loss, BATCH).text)
+    Refinement(Times(CPU), "cpu", 300.0).begin(graph, parts=False)
+    assert Refinement(Times(CPU), "cpu", 300.0).begin(graph, parts=True, share=0.0) == 0
 
 
 def test_what_the_best_plan_lacked_is_measured_before_the_next_round() -> None:
