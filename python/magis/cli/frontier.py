@@ -117,7 +117,7 @@ def find(
     measured = has_measured_scratch(graph)
     if refinement is None:
         return frontier_of(search(profile), profile, measured=measured)
-    refinement.learn(_core.Plan.program_order(graph))
+    refinement.begin(graph, parts=rules.fission)
     results = refinement.refine_frontier(lambda: search(refinement.device))
     times = refinement.words(*(result.plan for result in results))
     return frontier_of(results, refinement.device, measured=measured, times=times)

@@ -98,6 +98,7 @@ def find_frontier(
             if refinement is None:
                 results, times = _search(graph, settings), ""
             else:
+                refinement.begin(graph, parts=True)
                 results = refinement.refine_frontier(lambda: _search(graph, settings))
                 times = refinement.words(*(result.plan for result in results))
             return frontier_of(

@@ -117,3 +117,15 @@ def test_validating_runs_what_was_found(magis: Magis, tmp_path: Path) -> None:
     refused = magis("optimize", graph, "--memory-limit", "99%", "--model", "train.py:make")
     assert refused.status == 2
     assert "--validate" in refused.err
+
+
+def test_a_frontier_of_measured_times(magis: Magis, graph: Path, tmp_path: Path) -> None:
+    options = ("--frontier", "--time-budget", "0.2", "--measure", "10", "-o", tmp_path / "plans")
+    done = magis("optimize", graph, *options, "--json")
+    assert done.status == 0, done.err
+    assert "measured now" in done.json["times"]
+    again = magis("optimize", graph, *options, "--json")
+    assert "nothing was measured now" in again.json["times"]
+    refused = magis("optimize", graph, "--frontier", "--validate", "2")
+    assert refused.status == 2
+    assert "--validate does not go with --frontier" in refused.err
