@@ -77,7 +77,7 @@ struct OptimizeOptions {
   // What swapped tensors may take on the host; nothing: as much as the profile has; 0: nothing is
   // swapped.
   std::optional<Bytes> host_memory = {};
-  Strategy strategy = Strategy::standard;  // optimize() alone reads it
+  Strategy strategy = Strategy::standard;  // a frontier is found by this one alone
   PaperOptions paper = {};
   // Called between rounds on the calling thread; false stops the search, the best plan so far is
   // returned.
