@@ -71,16 +71,16 @@ def plain_step(model: nn.Module, batch: Batch) -> Tensor:
     return loss.detach()
 
 
-def step_in_parts(model: nn.Module, batch: Batch) -> Tensor:
-    """Gradient accumulation over `PARTS` parts of the batch, equal to the whole batch.
+def step_in_parts(model: nn.Module, batch: Batch, parts: int = PARTS) -> Tensor:
+    """Gradient accumulation over `parts` parts of the batch, equal to the whole batch.
 
     The loss is a mean over the masked tokens, and parts differ in how many they have: each part's
     mean is weighted by its share.
     """
     total = (batch["labels"] != IGNORED).sum()
     loss = torch.zeros(())
-    for part in range(PARTS):
-        piece = {key: value.chunk(PARTS)[part] for key, value in batch.items()}
+    for part in range(parts):
+        piece = {key: value.chunk(parts)[part] for key, value in batch.items()}
         share = (piece["labels"] != IGNORED).sum() / total
         weighted = model_loss(model, **piece) * share
         weighted.backward()
