@@ -2,6 +2,10 @@
 
     python bench/coverage.py [--models bert vit ...] [--json FILE]
 
+Found: 100 % of the hotspots of BERT, GPT-2, GPT-Neo, BTLM, Llama, U-Net and U-Net++ without batch
+norm, 99.8 % of ViT's, 97.5 % of ResNet-50's without batch norm. With batch norm in training mode no
+region of the convnets saves anything: each batch norm ends the axis of the batch.
+
 Hotspots are the tensors live at the peak of the captured graph in program order, inputs apart. One
 lies strictly inside a region if it is made there and read nowhere else. For each model: the region
 of positive saving in two parts that covers most, and what ends the axis of the batch where it does
