@@ -54,7 +54,8 @@ Graph TermGraph::alone(TermId id) const {
     if (now.contains(read)) return;
     Type alone = type(read);
     alone.storage = alone.defined ? minimal_storage(alone) : 0;
-    now[read] = builder.add_input(InputKind::batch, name(read), "", alone);
+    const InputKind kind = alone.defined ? InputKind::batch : InputKind::scalar;
+    now[read] = builder.add_input(kind, name(read), "", alone);
   });
   Operator op = term(id);
   op.site = {};

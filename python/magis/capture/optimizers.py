@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +27,8 @@ _RULES: dict[type[torch.optim.Optimizer], Rule] = {
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
     kind.__name__.lower(): kind for kind in _RULES
 }
+
+_HALF = (torch.float16, torch.bfloat16)
 
 WITHOUT = "Or leave `optimizer` out, and call optimizer.step() after the step."
 
@@ -102,14 +104,19 @@ class OptimizerView:
                         " it another model's optimizer, or was the parameter replaced? Make the"
                         f" optimizer from model.parameters(). {WITHOUT}"
                     )
+                if parameter.is_complex():
+                    raise CaptureError(
+                        f"the parameter {path} is complex, which an optimizer in the step cannot"
+                        f" update. {WITHOUT}"
+                    )
                 self.parameters[path] = parameter
 
     @property
     def name(self) -> str:
         return type(self.optimizer).__name__
 
-    def form(self) -> OptimizerForm:
-        """As it is now."""
+    def form(self, updated: Collection[str] | None = None) -> OptimizerForm:
+        """As it is now; of these parameters' updates alone, if they are named."""
         paths = iter(self.parameters)
         groups = []
         updates = []
@@ -117,12 +124,23 @@ class OptimizerView:
         for number, group in enumerate(self.optimizer.param_groups):
             form = _group_form(number, group, _RULES[type(self.optimizer)])
             groups.append(form)
+            counts = form.rule == "adam" and not form.counts_itself
             for parameter in group["params"]:
-                counts = form.rule == "adam" and not form.counts_itself
-                steps = self.steps(parameter) if counts else 0.0
-                cohort = cohorts.setdefault((number, steps), len(cohorts))
-                unlike = self._unlike(parameter, form.state)
-                updates.append(Update(next(paths), number, cohort, unlike))
+                path = next(paths)
+                if updated is not None and path not in updated:
+                    continue
+                if form.fused and form.momentum and parameter.dtype in _HALF:
+                    # PyTorch's kernel tells the first step from others by more than its rounding.
+                    raise CaptureError(
+                        f"the parameter {path} has 16 bits, in which fused SGD with momentum cannot"
+                        f" stand in the step: make the optimizer without fused=True. {WITHOUT}"
+                    )
+                # What was never updated is no cohort, unless it is about to be.
+                cohort = -1
+                if updated is not None or self.optimizer.state.get(parameter):
+                    steps = self.steps(parameter) if counts else 0.0
+                    cohort = cohorts.setdefault((number, steps), len(cohorts))
+                updates.append(Update(path, number, cohort, self._unlike(parameter, form.state)))
         return OptimizerForm(self.name, tuple(groups), tuple(updates), self.clip_grad_norm)
 
     def steps(self, parameter: nn.Parameter) -> float:
@@ -233,7 +251,7 @@ def _group_form(number: int, group: Mapping[str, Any], rule: Rule) -> GroupForm:
             f"the optimizer's group {number} has dampening={group['dampening']}, which cannot stand"
             f" in the step: make the optimizer without it. {WITHOUT}"
         )
-    for name in ("lr", "weight_decay", "betas"):
+    for name in ("lr", "weight_decay", "betas", "momentum", "eps"):
         values = group.get(name, 0.0)
         for value in values if isinstance(values, tuple) else (values,):
             if isinstance(value, torch.Tensor):

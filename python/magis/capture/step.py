@@ -94,8 +94,7 @@ def capture(
     returned, expressions = canonical.run()
     builder = canonical.builder
     add_outputs(builder, traced.outputs, returned, traced.gradient_targets)
-    if optimizer is not None:
-        add_updates(builder, optimizer)
+    form = None if optimizer is None else add_updates(builder, optimizer)
     remove_dead_code(builder.graph)
     assign_names(builder.graph)
     header = dict(meta or {})
@@ -119,7 +118,7 @@ def capture(
         guards=traced.guards,
         checks=traced.checks,
         folded=traced.folded,
-        optimizer=None if optimizer is None else optimizer.form(),
+        optimizer=form,
     )
 
 

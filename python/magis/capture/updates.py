@@ -14,17 +14,19 @@ import torch
 from magis._torch_internals import OpOverload
 from magis.capture.builder import Builder
 from magis.capture.ir import Output, Site, Value
-from magis.capture.optimizers import OptimizerView, Update, setting, step_of
+from magis.capture.optimizers import OptimizerForm, OptimizerView, Update, setting, step_of
 from magis.errors import CaptureError
 
 _aten = torch.ops.aten
 
 
-def add_updates(builder: Builder, view: OptimizerView) -> None:
+def add_updates(builder: Builder, view: OptimizerView) -> OptimizerForm:
     """Replaces gradients among the graph's outputs by updates of their parameters, and lists what
-    is written: `output param`, `output state` name inputs then.
+    is written: `output param`, `output state` name inputs then. Returns what it took for granted.
     """
-    Updates(builder, view).add()
+    updates = Updates(builder, view)
+    updates.add()
+    return updates.form
 
 
 class Updates:
@@ -32,23 +34,20 @@ class Updates:
         self.builder = builder
         self.graph = builder.graph
         self.view = view
-        self.form = view.form()
+        self.form = view.form({o.path for o in self.graph.outputs if o.kind == "grad"})
         self.inputs = {item.path: item.value for item in self.graph.inputs if item.kind == "param"}
         self.scalars: dict[str, Value] = {}
 
     def add(self) -> None:
         self._refuse_double_writes()
         gradients = {o.path: o.value for o in self.graph.outputs if o.kind == "grad"}
-        mine = [update for update in self.form.updates if update.path in gradients]
-        trained = {path for path in gradients if path in self.inputs}
-        if self.form.clip_grad_norm is not None and trained:
-            with self.builder.at(Site("", "clip_grad_norm"), True):
-                gradients |= self._clipped({p: gradients[p] for p in trained})
+        mine = self.form.updates
         updated = {update.path for update in mine}
+        if self.form.clip_grad_norm is not None and mine:
+            with self.builder.at(Site("", "clip_grad_norm"), True):
+                gradients |= self._clipped({u.path: gradients[u.path] for u in mine})
         self.graph.outputs = [
-            Output(o.kind, o.path, gradients[o.path]) if o.kind == "grad" else o
-            for o in self.graph.outputs
-            if o.kind != "grad" or o.path not in updated
+            o for o in self.graph.outputs if o.kind != "grad" or o.path not in updated
         ]
         for update in mine:
             site = Site(update.path.rpartition(".")[0], f"optimizer {self.form.name}")
@@ -58,6 +57,12 @@ class Updates:
     def _refuse_double_writes(self) -> None:
         updated = {update.path for update in self.form.updates}
         for output in self.graph.outputs:
+            source = output.value.root.input
+            if output.kind in ("loss", "aux") and source is not None and source.path in updated:
+                raise CaptureError(
+                    f"the step returns the parameter {source.path} itself, which the optimizer"
+                    " updates before that comes back: return a copy of it (.clone())"
+                )
             if output.kind == "param" and output.path in updated:
                 raise CaptureError(
                     f"the step itself writes to the parameter {output.path}, which the optimizer"
@@ -107,7 +112,7 @@ class Updates:
         if group.momentum:
             momentum = self._scalar("momentum", setting(update.group, "momentum"))
             buffer = self._state(update, "momentum_buffer")
-            self._write(_aten.mul_.Scalar, buffer, momentum)
+            self._write(_aten.mul_.Tensor, buffer, momentum)
             self._write(_aten.add_.Tensor, buffer, gradient)
             if group.nesterov:
                 gradient = self.builder.run_one(
@@ -125,11 +130,11 @@ class Updates:
         step = step_of(update.cohort)
         if self.form.groups[update.group].decay == "decoupled":
             kept = self._scalar("decay", f"sub(1.0, mul({rate}, {decay}))")
-            self._write(_aten.mul_.Scalar, parameter, kept)
+            self._write(_aten.mul_.Tensor, parameter, kept)
         mean, square = self._state(update, "exp_avg"), self._state(update, "exp_avg_sq")
         to_mean = self._scalar("one_minus_beta1", f"sub(1.0, {beta1})")
         self._write(_aten.lerp_.Scalar, mean, gradient, to_mean)
-        self._write(_aten.mul_.Scalar, square, self._scalar("beta2", beta2))
+        self._write(_aten.mul_.Tensor, square, self._scalar("beta2", beta2))
         to_square = self._scalar("one_minus_beta2", f"sub(1.0, {beta2})")
         self._write(_aten.addcmul_.default, square, gradient, gradient, value=to_square)
         correction = self._scalar("correction2", f"pow(sub(1.0, pow({beta2}, {step})), 0.5)")
@@ -178,8 +183,7 @@ class Updates:
         """Scaled as torch.nn.utils.clip_grad_norm_ scales them: all at once, so that every gradient
         is there until the norm of all is known.
         """
-        ordered = {path: gradients[path] for path in self.inputs if path in gradients}
-        norms = [self._norm(gradient) for gradient in _by_dtype(ordered.values())]
+        norms = [self._norm(gradient) for gradient in _by_dtype(gradients.values())]
         stacked = self.builder.run_one(_aten.stack.default, (norms,))
         total = self._norm(stacked)
         padded = self.builder.run_one(_aten.add.Scalar, (total, 1e-6))
@@ -188,7 +192,7 @@ class Updates:
         factor = self.builder.run_one(_aten.clamp.default, (wanted, None, 1.0))
         return {
             path: self.builder.run_one(_aten.mul.Tensor, (gradient, factor))
-            for path, gradient in ordered.items()
+            for path, gradient in gradients.items()
         }
 
     def _norm(self, value: Value) -> Value:

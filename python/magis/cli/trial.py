@@ -23,7 +23,7 @@ from magis.runtime.batch import Arguments
 from magis.runtime.comparison import compare
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.host_pool import HostPool
-from magis.runtime.in_step import InStepOptimizer
+from magis.runtime.in_step import InStepOptimizer, written_states
 from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import captured_fingerprint, without_scratch
 from magis.runtime.planned import PlannedStep
@@ -64,7 +64,7 @@ class Trial:
         self._view = ModelView(workload.model)
         self._optimizer = None if optimizer is None else InStepOptimizer(optimizer, None)
         if self._optimizer is not None:
-            self._optimizer.create_state(plan.graph, self._view)
+            self._optimizer.create_state(written_states(plan.graph), self._view)
         self._written = replay.written_parameters(plan.graph)
         self._step = PlannedStep(
             captured,

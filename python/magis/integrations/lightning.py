@@ -41,7 +41,6 @@ class PlannedModule(LightningModule):
     """Keyword arguments for magis.optimize."""
 
     _magis_step: Step | None = None
-    _stale_gradients = True  # of the batches before the last update
 
     @property
     def magis_step(self) -> Step | None:
@@ -55,10 +54,9 @@ class PlannedModule(LightningModule):
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         if self._magis_step is None:
             self._magis_step = self._planned(batch)
-        if self._stale_gradients:
-            self.zero_grad()
-            self._stale_gradients = False
         microbatches = float(self.trainer.accumulate_grad_batches)
+        if batch_idx % self.trainer.accumulate_grad_batches == 0:  # as Lightning decides it
+            self.zero_grad()
         _, loss = self._magis_step(batch, microbatches)
         self.log("train_loss", loss)
         found: torch.Tensor = loss
@@ -96,6 +94,6 @@ class PlannedModule(LightningModule):
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Any) -> None:
         """Nothing here, between loss and backward: it would take the gradients away."""
 
-    def on_before_optimizer_step(self, optimizer: Any) -> None:
-        self._stale_gradients = True
-        super().on_before_optimizer_step(optimizer)
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: each plans its own step."""
+        return {**self.__dict__, "_magis_step": None}

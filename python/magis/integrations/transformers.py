@@ -38,6 +38,7 @@ class PlannedSteps:
         super().__init__(*args, **kwargs)
         self._magis_options = dict(magis or {})
         self._magis_step: Step | None = None
+        self._magis_model: nn.Module | None = None  # that it is of
         if "optimizer" in self._magis_options:
             raise MagisError("the Trainer owns the optimizer: leave it out of magis={...}")
 
@@ -50,9 +51,12 @@ class PlannedSteps:
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
     ) -> torch.Tensor:
         trainer: Any = self
-        if self._magis_step is None:
+        if model is not self._magis_model:  # the first step, or the Trainer has a new model
             self._check(trainer)
+            self._magis_model, self._magis_step = model, None
         model.train()
+        if hasattr(trainer.optimizer, "train") and callable(trainer.optimizer.train):
+            trainer.optimizer.train()
         batch = dict(trainer._prepare_inputs(inputs))
         batch[_ITEMS] = _number(num_items_in_batch)
         batch[_MICROBATCHES] = float(trainer.current_gradient_accumulation_steps)

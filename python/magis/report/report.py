@@ -39,7 +39,7 @@ _DONE_TITLE = "What was done"
 _TIMES_TITLE = "Times, promised and measured"
 
 # What older plans' reports do not say.
-_ADDED_LATER = {
+ADDED_LATER = {
     "times": "",
     "reserved": None,
     "baseline_reserved_bytes": 0,
@@ -172,7 +172,7 @@ class Report:
         """The inverse of `to_json`; raises KeyError naming a field that is missing."""
         if not isinstance(data, dict):
             raise KeyError(fields(cls)[0].name)
-        known = {**_ADDED_LATER, **data}
+        known = {**ADDED_LATER, **data}
         values = {entry.name: known[entry.name] for entry in fields(cls)}
         if values["reserved"] is not None:
             values["reserved"] = Reserved(**values["reserved"])

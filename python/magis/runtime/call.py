@@ -51,8 +51,6 @@ class Call:
             if way is Deposit.accumulate
         }
         optimizer = self.step.optimizer
-        if optimizer is not None:
-            optimizer.begin()
         gradients = Versions(accumulated)
         parameters = Versions({path: self.view.parameters[path] for path in self.step.updated})
         inputs = self.step.inputs(self.plan, self.view, self.leaves, accumulated)

@@ -8,7 +8,6 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
 
 from magis import _torch_internals as internals
 from magis.capture.optimizers import OptimizerForm, OptimizerView, check_optimizer, numbers
@@ -38,9 +37,11 @@ class InStepOptimizer:
     def form(self, model: ModelView) -> OptimizerForm:
         return self.view(model).form()
 
-    def create_state(self, graph: _core.Graph, model: ModelView) -> None:
-        """The state that the optimizer would make at its first step, where it is not there yet."""
-        for path in written_states(graph):
+    def create_state(self, paths: list[str], model: ModelView) -> None:
+        """The state that the optimizer would make at its first step, where it is not there yet;
+        `paths` are the graph's.
+        """
+        for path in paths:
             parameter_path, _, name = path.rpartition(".")
             parameter = model.parameters[parameter_path]
             state = self.optimizer.state[parameter]
@@ -53,12 +54,20 @@ class InStepOptimizer:
                 state[name] = torch.zeros_like(parameter, requires_grad=False)
 
     def state(self, paths: list[str], model: ModelView) -> dict[str, torch.Tensor]:
-        """State that updates write to, by the graph's paths."""
-        found = {}
-        for path in paths:
+        """State that updates write to, by the graph's paths; made anew where it was cleared."""
+
+        def at(path: str) -> torch.Tensor | None:
             parameter, _, name = path.rpartition(".")
-            found[path] = self.optimizer.state[model.parameters[parameter]][name]
-        return found
+            tensor: torch.Tensor | None = self.optimizer.state[model.parameters[parameter]].get(
+                name
+            )
+            return tensor
+
+        found = {path: at(path) for path in paths}
+        if any(tensor is None for tensor in found.values()):
+            self.create_state(paths, model)
+            found = {path: at(path) for path in paths}
+        return {path: tensor for path, tensor in found.items() if tensor is not None}
 
     def numbers(self, form: OptimizerForm, model: ModelView) -> dict[str, float]:
         """What the names that a plan's runtime scalars use for the optimizer's numbers stand for.
@@ -69,13 +78,17 @@ class InStepOptimizer:
 
     def check(self, updated: list[str], model: ModelView) -> None:
         """Raises GuardError if a parameter has what an update in the step would pass over."""
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    path = next(p for p, t in model.parameters.items() if t is parameter)
+                    raise GuardError(
+                        f"{path} has a gradient already; with the optimizer in the step each"
+                        " gradient is used up in the step. Call optimizer.zero_grad()"
+                        " (set_to_none=True) first."
+                    )
         for path in updated:
             parameter = model.parameters[path]
-            if parameter.grad is not None:
-                raise GuardError(
-                    f"{path} has a gradient already; with the optimizer in the step each gradient"
-                    " is used up in the step. Call optimizer.zero_grad() (set_to_none=True) first."
-                )
             if internals.tensor_hooks(parameter) or internals.post_accumulate_hooks(parameter):
                 raise GuardError(
                     f"{path} has a gradient hook, which an update in the step would pass over."
@@ -104,12 +117,14 @@ class InStepOptimizer:
 
     # ---- eager's own
 
-    def step_eagerly(self, model: nn.Module) -> None:
+    def step_eagerly(self) -> None:
         """What a plan does, by the optimizer itself, after `backward()`; the gradients that it used
         are gone then.
         """
         if self.clip_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), self.clip_grad_norm)
+            groups = self.optimizer.param_groups
+            parameters = [p for group in groups for p in group["params"]]
+            torch.nn.utils.clip_grad_norm_(parameters, self.clip_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 

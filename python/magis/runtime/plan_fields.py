@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 from magis.errors import PlanError
 from magis.report import Report
 from magis.report.edits import Edit
+from magis.report.report import ADDED_LATER
 
 _ENVELOPE: dict[str, Any] = {
     "magis": str,
@@ -80,7 +81,16 @@ def check_fields(content: Mapping[str, Any], name: str) -> None:
             raise wrong_field(name, field, f"a device profile ({', '.join(profiles)})", device)
     hints = get_type_hints(Report, localns={"_core": _core})
     types = {entry.name: hints[entry.name] for entry in fields(Report)} | {"edits": list}
-    check_object(content["report"], types, name, "report.")
+    plain = {field: kind for field, kind in types.items() if kind in _WORDS}
+    report = {**ADDED_LATER, **content["report"]}
+    check_object(report, plain, name, "report.")
+    try:
+        Report.from_json(report)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        parts = [field for field in types if field not in plain and report[field] is not None]
+        raise wrong_field(
+            name, f"report.{parts[0]}", "as magis wrote it, or null", report[parts[0]]
+        ) from None
     for index, edit in enumerate(content["report"]["edits"]):
         _check_edit(edit, name, f"report.edits[{index}]")
 

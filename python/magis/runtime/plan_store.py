@@ -45,6 +45,7 @@ class Request:
     memory_bytes: int | None  # the limit: one of these two
     seconds: float | None
     time_budget: float
+    host_memory: int | None = None  # that the plan may use; varies with what is free
 
     @property
     def group(self) -> str:
@@ -158,7 +159,7 @@ class PlanStore:
         try:
             plan = kept_plan(path.read_text(encoding="utf-8"), str(path), graph, request)
             os.utime(path)
-        except (OSError, MagisError, _core.UserError) as error:
+        except (OSError, MagisError, _core.UserError, ValueError, TypeError) as error:
             self.drop(path, str(error))
             return None
         return plan
@@ -177,6 +178,7 @@ def kept_text(request: Request, result: Found, report: Report) -> str:
         "memory_bytes": request.memory_bytes,
         "seconds": request.seconds,
         "time_budget": request.time_budget,
+        "host_memory": request.host_memory,
         "regions": result.regions,
         "model": result.source.meta.get("model", ""),
     }
@@ -215,7 +217,10 @@ def _asked(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         kept: dict[str, Any] = content["kept"]
+        if kept["name"] != path.name:  # copied by hand: it answers another question
+            return None
         kept["met"] = content["promise"]["met"]
+        kept["host_bytes"] = int(content["promise"]["host_bytes"])
         kept["stop_reason"] = content["report"]["stop_reason"]
         return kept
     except (OSError, ValueError, KeyError, TypeError):
@@ -226,6 +231,10 @@ def _serves(asked: dict[str, Any], request: Request, same_limit: bool) -> bool:
     searched_out = asked["stop_reason"] == "converged"
     if not searched_out and asked.get("time_budget", 0.0) < request.time_budget:
         return False
+    if request.host_memory is not None:
+        before = asked.get("host_memory") or 0
+        if not asked["host_bytes"] <= request.host_memory <= 2 * before:
+            return False
     if same_limit:
         return True
     limit, wanted = asked.get("memory_bytes"), request.memory_bytes

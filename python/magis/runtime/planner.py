@@ -60,18 +60,19 @@ class SearchSettings:
         """What a plan for this graph is kept under."""
         asked: dict[str, Any] = {
             "profile": self.profile,
-            "measured": self.refinement is not None,
+            "measure": None if self.refinement is None else self.refinement.budget,
             "seed": self.seed,
             "exact": self.exact,
             "batch_parts": self.batch_parts,
-            "host_memory": self.host_memory,
             "strategy": self.strategy,
             "rewrite": self.rewrite,
             "alter": alter,
             "torch": torch.__version__,
         }
         return Request(
-            graph.text(), tuple(asked.items()), bound.memory_bytes, bound.seconds, self.time_budget
+            *(graph.text(), tuple(asked.items()), bound.memory_bytes, bound.seconds),
+            time_budget=self.time_budget,
+            host_memory=self.host_memory,
         )
 
     def has_plans_for(self, graph: _core.Graph) -> bool:

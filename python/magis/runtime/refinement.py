@@ -34,6 +34,7 @@ class Refinement:
     def __init__(self, times: Times, profile: str, budget: float) -> None:
         self.times = times
         self._profile = profile
+        self.budget = budget  # seconds
         self._left = budget
         self._known_before = set(times.measured_calls())
         self._seconds = 0.0

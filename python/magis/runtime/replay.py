@@ -60,7 +60,7 @@ def run_eager(
         with without_autocast(loss.device.type):
             loss.backward()
     if optimizer is not None:
-        optimizer.step_eagerly(model)
+        optimizer.step_eagerly()
     return pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), opened(result))
 
 

@@ -61,19 +61,38 @@ class Replicas:
         if not self._wrapper.require_backward_grad_sync:
             return
         ignored = internals.ignored_parameters(self._wrapper)
-        gradients = [
-            parameter.grad
+        trained = [
+            parameter
             for name, parameter in self.module.named_parameters()
-            if parameter.grad is not None and name not in ignored
+            if parameter.requires_grad and name not in ignored
         ]
-        with self._together("averaging gradients; those of this step are of no use"):
-            with torch.no_grad():
-                running = []
-                for gradient in gradients:
-                    gradient.mul_(1 / self.count)
-                    running.append(dist.all_reduce(gradient, group=self._group, async_op=True))
+        if not trained:
+            return
+        lost = "averaging gradients; those of this step are of no use"
+        with self._together(lost), torch.no_grad():
+            running = []
+            for gradient in self._present_somewhere(trained):
+                gradient.mul_(1 / self.count)
+                running.append(dist.all_reduce(gradient, group=self._group, async_op=True))
             for work in running:
                 work.wait()
+
+    def _present_somewhere(self, trained: list[nn.Parameter]) -> list[torch.Tensor]:
+        """Gradients that at least one process has; zeros stand for one's own where it has none."""
+        present = torch.tensor(
+            [parameter.grad is not None for parameter in trained],
+            dtype=torch.uint8,
+            device=trained[0].device,
+        )
+        dist.all_reduce(present, op=dist.ReduceOp.MAX, group=self._group)
+        found = []
+        for parameter, anywhere in zip(trained, present.tolist(), strict=True):
+            if not anywhere:
+                continue
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter, requires_grad=False)
+            found.append(parameter.grad)
+        return found
 
     def all_equal(self, text: str) -> bool:
         """Whether all processes, which must all ask, hold the same text."""

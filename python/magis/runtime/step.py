@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -81,6 +82,7 @@ class Step:
         self._plans = PlanCache(plan_cache)
         self._key = self._key_of(example)
         self._current = workshop.make(example, self._view, first=True)
+        self._key = self._key_of(example)  # with the state that the optimizer has by now
         self._plans.add(self._key, self._current)
         self.eager_calls = 0  # that ran without a plan, for whatever reason
         self.abandoned_calls = 0  # of these: because a condition came out otherwise
@@ -108,6 +110,9 @@ class Step:
             return result[1] if self._takes_scale else result
 
     def _run(self, arguments: Arguments) -> Any:
+        optimizer = self._workshop.optimizer
+        if optimizer is not None:
+            optimizer.begin()
         planned = self._plan_for(arguments)
         self._calls += 1
         tried: list[Planned] = []
@@ -122,7 +127,11 @@ class Step:
                 planned = self._after_failure(planned, failed, arguments, tried)
         self.eager_calls += 1
         model, loss_fn = self._workshop.model, self._workshop.loss_fn
-        return run_eager(model, loss_fn, arguments.for_autograd(), self._workshop.optimizer)
+        with contextlib.nullcontext() if optimizer is None else optimizer.silenced():
+            result = run_eager(model, loss_fn, arguments.for_autograd(), optimizer)
+        if optimizer is not None:
+            optimizer.finish()
+        return result
 
     @property
     def report(self) -> Report:
@@ -194,7 +203,8 @@ class Step:
                     " tensors (torch.where) instead of in Python.",
                 )
                 return None
-            planned = self._plan_anew(arguments, key, reason)
+            planned = self._plan_anew(arguments, reason)
+            key = self._key_of(arguments)  # the optimizer may have more state now
         self._plans.used(key, planned)
         self._current = planned
         if planned.runs >= _ENOUGH_RUNS and planned.abandoned > planned.runs // 2:
@@ -238,15 +248,15 @@ class Step:
                 return planned
         if variants.made >= MOST_VARIANTS:
             return None
-        self._current = self._plan_anew(arguments, key, str(why))
+        self._current = self._plan_anew(arguments, str(why))
         return self._current
 
     def _tell_once(self, topic: str, words: str) -> None:
         if topic not in self._told:
             self._told.add(topic)
-            warnings.warn(words, stacklevel=4)
+            warnings.warn(words, stacklevel=5)
 
-    def _plan_anew(self, arguments: Arguments, key: Key, reason: str) -> Planned:
+    def _plan_anew(self, arguments: Arguments, reason: str) -> Planned:
         device = device_of(self._workshop.model, arguments)
         if device != self._workshop.device:
             raise GuardError(
@@ -255,7 +265,7 @@ class Step:
             )
         logger.info("planning anew: %s", reason)
         planned = self._workshop.make(arguments, self._view, first=False)
-        if self._plans.add(key, planned):
+        if self._plans.add(self._key_of(arguments), planned):
             logger.info("dropping the plan used longest ago; %d are kept", self._plan_cache)
         self._replans += 1
         if self._replans == _MANY_REPLANS:
@@ -263,7 +273,7 @@ class Step:
                 f"{self._replans} plans were made after the first one, the last because of "
                 f"{reason}; each costs a search. Pad batches to a few shapes, pass numbers that "
                 'vary as floats or tensors, or use on_new_shape="eager".',
-                stacklevel=4,
+                stacklevel=5,
             )
         return planned
 

@@ -23,7 +23,7 @@ from magis.runtime.comparison import compare
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.free_memory import free_bytes
 from magis.runtime.host_pool import HostPool
-from magis.runtime.in_step import InStepOptimizer
+from magis.runtime.in_step import InStepOptimizer, written_states
 from magis.runtime.lower_bound import check_lower_bound
 from magis.runtime.model_view import ModelView
 from magis.runtime.parts import what_stays_whole
@@ -120,7 +120,7 @@ class Workshop:
         room = self._room()  # before eager runs here: what it leaves behind is gone again later
         captured, graph = self.capture(arguments)
         if self.optimizer is not None:
-            self.optimizer.create_state(graph, view)
+            self.optimizer.create_state(written_states(graph), view)
         settings = self._settings_for(graph, room)
         if first and settings.frontier and not settings.has_plans_for(graph):
             warnings.warn(_OTHER_FRONTIER, stacklevel=4)

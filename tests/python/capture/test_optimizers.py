@@ -57,9 +57,9 @@ def test_adamw() -> None:
     model = network()
     text = capture(model, loss, X, optimizer=torch.optim.AdamW(model.parameters())).text
     assert statements(text) == [
-        "aten.mul_.Scalar(%_2_weight, %decay)",
+        "aten.mul_.Tensor(%_2_weight, %decay)",
         "aten.lerp_.Scalar(%_2_weight_exp_avg, %mm_1, %one_minus_beta1)",
-        "aten.mul_.Scalar(%_2_weight_exp_avg_sq, %beta2)",
+        "aten.mul_.Tensor(%_2_weight_exp_avg_sq, %beta2)",
         "aten.addcmul_(%_2_weight_exp_avg_sq, %mm_1, %mm_1, value=%one_minus_beta2)",
         "aten.sqrt(%_2_weight_exp_avg_sq)",
         "aten.addcdiv_(%_2_weight, %_2_weight_exp_avg, %add_2, value=%minus_size)",
@@ -181,3 +181,28 @@ def test_a_step_that_may_have_to_be_abandoned() -> None:
     model = network()
     with pytest.raises(CaptureError, match=r"test_optimizers.py:\d+.*leave `optimizer` out"):
         capture(model, checked, X, optimizer=torch.optim.SGD(model.parameters()))
+
+
+def test_a_parameter_that_the_step_returns() -> None:
+    model = network()
+    with pytest.raises(CaptureError, match=r"returns the parameter 0\.weight itself.*clone"):
+        capture(
+            model,
+            lambda m, x: (loss(m, x), m[0].weight.view(-1)),
+            X,
+            optimizer=torch.optim.SGD(model.parameters()),
+        )
+
+
+def test_complex_parameters() -> None:
+    class Complex(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(4, dtype=torch.complex64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (self.w * x).abs()
+
+    model = Complex()
+    with pytest.raises(CaptureError, match=r"the parameter w is complex"):
+        capture(model, lambda m, x: m(x).sum(), X, optimizer=torch.optim.Adam(model.parameters()))

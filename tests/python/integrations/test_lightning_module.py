@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 from typing import Any, ClassVar
@@ -128,3 +129,18 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(CaptureError, match="needs a method loss"):
         trained(Without(), tmp_path, 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hooks_of_the_module_and_copies(tmp_path: Path) -> None:
+    class Hooked(Planned):
+        def on_before_optimizer_step(self, optimizer: Any) -> None:
+            pass  # without super(), as is usual
+
+    ours, theirs = Hooked(), Plain()
+    trained(ours, tmp_path / "ours", 2)
+    trained(theirs, tmp_path / "theirs", 2)
+    assert_same(ours, theirs)
+    copied = copy.deepcopy(ours)
+    assert copied.magis_step is None
+    assert ours.magis_step is not None

@@ -116,3 +116,16 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
     compiled.args.torch_compile = True
     with pytest.raises(MagisError, match="torch_compile=True"):
         compiled.training_step(compiled.model, {}, None)
+
+
+def test_another_model_is_planned_anew(tmp_path: Path) -> None:
+    def trained(cls: type) -> Any:
+        made = trainer(cls, tmp_path / cls.__name__, max_steps=2)
+        made.model_init = network
+        made.train()
+        made.train()  # with a new model
+        return made
+
+    ours, theirs = trained(MagisTrainer), trained(Trainer)
+    for name, value in theirs.model.state_dict().items():
+        assert torch.equal(ours.model.state_dict()[name], value), name

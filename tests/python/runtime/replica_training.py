@@ -147,3 +147,32 @@ def cannot_plan(rank: int, count: int, folder: str) -> None:
         raise AssertionError("no error")
     dist.barrier()  # one that is gone makes gloo abort in the others
     dist.destroy_process_group()
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, which: int) -> torch.Tensor:
+        found: torch.Tensor = (self.first, self.second)[which](x)
+        return found
+
+
+def branch(rank: int, count: int, folder: str) -> None:
+    """Parameters that one process alone uses."""
+    join(rank, count, folder)
+    torch.manual_seed(0)
+    plain = Branches()
+    ours = DistributedDataParallel(copy.deepcopy(plain), find_unused_parameters=True)
+    theirs = DistributedDataParallel(plain, find_unused_parameters=True)
+    x = torch.randn(16, 8)
+    step = magis.optimize(
+        ours, lambda m, x, which: m(x, which).sum(), (x, rank), latency_limit=1.5, time_budget=0.1
+    )
+    step(x, rank)
+    theirs(x, rank).sum().backward()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+    dist.barrier()
+    dist.destroy_process_group()

@@ -342,3 +342,122 @@ def test_arguments_that_make_no_sense() -> None:
         magis.optimize(model, None, batch, optimizer=optimizer)
     with pytest.raises(CaptureError, match=r"torch.optim.Optimizer, not a str"):
         magis.optimize(model, squares, batch, optimizer="adamw")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(n, torch.bfloat16) for n in OPTIMIZERS if n != "fused momentum"]
+    # Adam's epsilon is 0 in float16, and parameters are not numbers any more after a step.
+    + [(n, torch.float16) for n in ("sgd", "momentum", "nesterov", "fused sgd")],
+)
+def test_parameters_of_16_bits(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).to(dtype)
+    batches = [(torch.randn(16, 8, dtype=dtype),) for _ in range(4)]
+
+    def small(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return model(x).float().square().mean()
+
+    pair = Pair(OPTIMIZERS[name], model, small, batches[0])
+    for batch in batches:
+        pair.train(batch)
+
+
+def test_fused_momentum_in_16_bits_is_refused() -> None:
+    model = nn.Linear(8, 4).bfloat16()
+    optimizer = OPTIMIZERS["fused momentum"](model.parameters())
+    with pytest.raises(CaptureError, match=r"the parameter weight has 16 bits.*without fused=True"):
+        plan(model, squares, (torch.randn(2, 8).bfloat16(),), optimizer=optimizer)
+
+
+def test_state_that_was_cleared_is_made_again() -> None:
+    pair = Pair()
+    fresh = pair.optimizer.state_dict()["param_groups"]
+    pair.train(token_batch())
+    for optimizer in (pair.optimizer, pair.eagers):
+        optimizer.state.clear()
+    pair.train(token_batch())
+    for optimizer in (pair.optimizer, pair.eagers):
+        optimizer.load_state_dict({"state": {}, "param_groups": copy.deepcopy(fresh)})
+    pair.train(token_batch())
+
+
+class Spare(nn.Module):
+    """With a parameter that the step does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = nn.Linear(4, 4)
+        self.spare = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.used(x)
+        return found
+
+
+def test_a_parameter_without_gradient_is_left_alone() -> None:
+    batch = (torch.randn(4, 4),)
+    pair = Pair(OPTIMIZERS["adam"], Spare(), squares, batch, on_new_shape="error")
+    for _ in range(3):
+        pair.train(batch)  # by the one plan
+    spare = pair.model.spare.weight  # type: ignore[union-attr]
+    assert not pair.optimizer.state.get(spare)
+    spare.grad = torch.ones_like(spare)
+    with pytest.raises(GuardError, match=r"spare.weight has a gradient already"):
+        pair.step(*batch)
+
+
+def test_clipping_goes_by_what_the_optimizer_updates() -> None:
+    batch = (torch.randn(4, 4),)
+
+    def of_weight(parameters: Any) -> torch.optim.Optimizer:
+        return torch.optim.SGD([next(iter(parameters))], lr=0.1)
+
+    model = Spare()
+    other = twin(model)
+    optimizer, eagers = of_weight(model.parameters()), of_weight(other.parameters())
+    step = plan(model, squares, batch, optimizer=optimizer, clip_grad_norm=0.1)
+    for _ in range(3):
+        step(*batch)
+        squares(other, *batch).backward()
+        nn.utils.clip_grad_norm_([other.used.weight], 0.1)
+        eagers.step()
+        eagers.zero_grad()
+        for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            assert torch.equal(ours, theirs)
+            assert (ours.grad is None) == (theirs.grad is None)
+            assert ours.grad is None or torch.equal(ours.grad, theirs.grad)
+
+
+def test_hooks_that_change_settings_count_at_once() -> None:
+    pair = Pair(lambda p: torch.optim.SGD(p, lr=0.1))
+
+    def decay(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        optimizer.param_groups[0]["weight_decay"] = 0.1
+
+    for optimizer in (pair.optimizer, pair.eagers):
+        optimizer.register_step_pre_hook(decay)
+    pair.train(token_batch())
+
+
+def test_rewritten_updates_read_runtime_scalars() -> None:
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.a(x) + self.b(x)
+            return found
+
+    model = Sum()
+    batch = (torch.randn(16, 8),)
+    other = twin(model)
+    make = lambda p: torch.optim.SGD(p, lr=0.01, weight_decay=0.1)  # noqa: E731
+    optimizer, eagers = make(model.parameters()), make(other.parameters())
+    step = plan(model, squares, batch, optimizer=optimizer, memory_limit=1.0)
+    step(*batch)
+    squares(other, *batch).backward()
+    eagers.step()
+    for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)

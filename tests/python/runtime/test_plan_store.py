@@ -197,3 +197,21 @@ def test_plans_come_from_elsewhere(
         content["kept"]["name"] = name
         with pytest.raises(PlanError, match=r"plan\.json: not a plan that was kept"):
             PlanStore().add(json.dumps(content), "plan.json")
+
+
+def test_a_file_under_another_name_answers_nothing(searches: list[object]) -> None:
+    start()
+    start(seed=1)
+    first, second = (path for path, _, _ in PlanStore().plans())
+    second.write_text(first.read_text())
+    start(seed=0)
+    start(seed=1)
+    assert len(searches) == 3
+
+
+def test_more_measuring_is_another_question(searches: list[object]) -> None:
+    start(measure=0.0)
+    start(measure=0.0)
+    count = len(searches)
+    start(measure=0.01)
+    assert len(searches) > count

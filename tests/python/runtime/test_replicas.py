@@ -35,6 +35,10 @@ def test_batches_of_different_lengths_have_plans_of_their_own(tmp_path: Path) ->
     run(replica_training.train, 2, tmp_path, 1, [16, 24])
 
 
+def test_parameters_that_one_process_alone_uses(tmp_path: Path) -> None:
+    run(replica_training.branch, 2, tmp_path)
+
+
 def test_a_process_that_ends(tmp_path: Path) -> None:
     run(replica_training.one_ends, 2, tmp_path)
 

@@ -28,6 +28,8 @@ class _Planner:
             tensor for op in document.operators.values() for tensor in written_tensors(document, op)
         }
         self.inputs = {value.name for value in document.inputs}
+        losses = [document.owner(o.name) for o in document.outputs if o.kind == "loss"]
+        self.loss = self.producer.get(losses[0], "") if losses else ""
         self.outputs = {document.owner(output.name) for output in document.outputs}
         self.runs: list[tuple[str, int, list[Copy]]] = []  # operator, copy, operands
         self.count: dict[str, int] = defaultdict(int)
@@ -39,6 +41,7 @@ class _Planner:
         readers: dict[str, list[str]] = defaultdict(list)
         writers: dict[str, str] = {}
         previous = None
+        loss: set[str] = set()  # its operator, once it has come
         for name, operation in self.document.operators.items():
             for tensor in self.reads[name]:
                 before[name] |= {p for p in (self.producer.get(tensor), writers.get(tensor)) if p}
@@ -49,6 +52,10 @@ class _Planner:
             for tensor in written_tensors(self.document, operation):
                 before[name] |= {reader for reader in readers[tensor] if reader != name}
                 writers[tensor] = name
+                if operation.backward and tensor in self.inputs:
+                    before[name] |= loss  # updates wait for it
+            if name == self.loss:
+                loss = {name}
         done: list[str] = []
         waiting = list(before)
         while waiting:
