@@ -28,10 +28,10 @@ struct Step {
  private:
   Decisions every_25th_use_recomputed() const {
     Decisions decisions = kept;
-    const IdMap<OpId, uint8_t> again = recomputable_operators(graph);
     for (std::size_t e = 0; e < graph.edge_count(); e += 25) {
       const Tensor& tensor = graph.tensor(graph.edge_tensor(EdgeId(e)));
-      if (!tensor.is_input && again[tensor.producer]) decisions.modes[EdgeId(e)] = Mode::recompute;
+      if (!tensor.is_input && recomputable(graph, tensor.producer))
+        decisions.modes[EdgeId(e)] = Mode::recompute;
     }
     return decisions;
   }
