@@ -24,7 +24,7 @@ def step_inputs(text: str, model: nn.Module, batch: Any, optimizer: str | None) 
         return inputs_from(text, model, batch)
     parameters = dict(model.named_parameters())
     view = OptimizerView(optimizer_named(optimizer, parameters.values()), parameters)
-    values = numbers(view.form(), view)
+    values = numbers(view.form(set(parameters)), view)
     scalars = {
         i.path: evaluate(i.path, values)
         for i in parse(text).inputs
