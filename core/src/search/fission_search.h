@@ -96,6 +96,7 @@ class FissionSearch {
   void take_plain(const std::vector<Trial>& counted);
   void sort_by_promise(std::vector<Trial>& trials) const;
   void race(std::vector<Trial>& waiting, std::vector<Trial>& searched_trials, std::size_t most);
+  void move_nearest_first(std::vector<Trial>& trials) const;
   bool is_near_best(const Trial& trial, double times) const;
   void extend(const TrialMaker& maker, std::vector<Trial>& trials);
   void search_again(std::vector<Trial>& trials, int idle_rounds);

@@ -167,6 +167,7 @@ void FissionSearch::race(std::vector<Trial>& waiting, std::vector<Trial>& search
   for (std::size_t t = 0; t < most && !waiting.empty() && hopeless < kHopeless; t += kBatch) {
     if (done() || used() > kRaceShare) return;
     sort_by_promise(waiting);
+    if (!objective_.met(best_cost_)) move_nearest_first(waiting);
     const std::size_t count = std::min(kBatch, waiting.size());
     search(short_batch(waiting, count));
     for (std::size_t i = 0; i < count; ++i) {
@@ -174,6 +175,14 @@ void FissionSearch::race(std::vector<Trial>& waiting, std::vector<Trial>& search
     }
     move_front(count, waiting, searched_trials);
   }
+}
+
+// Promise goes by what time has bought so far, and may be wrong about what it will buy: as long as
+// nothing meets the limit, the trial that is nearest to it as it is has its turn, too.
+void FissionSearch::move_nearest_first(std::vector<Trial>& trials) const {
+  const auto nearest = std::ranges::min_element(
+      trials, [&](const Trial& a, const Trial& b) { return objective_.better(a.plain, b.plain); });
+  std::rotate(trials.begin(), nearest, nearest + 1);
 }
 
 // Another search may make it the best: within 4 % of the least memory or 0.5 % of the least time,
