@@ -35,8 +35,9 @@ class Incumbent {
     decisions_ = other.decisions_;
     return true;
   }
-  // Takes what is no slower, though it may be larger: with fewer copies, say.
+  // Takes what is feasible and no slower, though it may be larger: with fewer copies, say.
   void replace_if_as_fast(const Evaluator& evaluator, Cost cost) {
+    if (!evaluator.feasible()) return;
     cost.time += evaluator.exposed();
     if (cost.time > cost_.time) return;
     cost_ = cost;
