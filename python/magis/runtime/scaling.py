@@ -38,11 +38,9 @@ def scaled(
         loss: torch.Tensor = result[0] if isinstance(result, tuple) else result
         return loss * grad_scale, result
 
-    return with_scale, with_example(example)
-
-
-def with_example(batch: tuple[Any, ...] | dict[str, Any]) -> tuple[Any, ...] | dict[str, Any]:
-    return {**batch, _NAME: _EXAMPLE} if isinstance(batch, dict) else (_EXAMPLE, *batch)
+    if isinstance(example, dict):
+        return with_scale, {**example, _NAME: _EXAMPLE}
+    return with_scale, (_EXAMPLE, *example)
 
 
 def with_scale(

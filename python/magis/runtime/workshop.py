@@ -27,7 +27,7 @@ from magis.runtime.in_step import InStepOptimizer, written_states
 from magis.runtime.lower_bound import check_lower_bound
 from magis.runtime.model_view import ModelView
 from magis.runtime.parts import what_stays_whole
-from magis.runtime.planned import PlannedStep
+from magis.runtime.planned import PlanAccumulation, PlannedStep
 from magis.runtime.planner import (
     Bound,
     SearchSettings,
@@ -150,9 +150,7 @@ class Workshop:
             return self._plan_accumulation(planned, graph, bound, paths)
 
         def step_of(base: CompiledPlan) -> PlannedStep:
-            return PlannedStep(
-                *(captured, base, arguments.paths, self.device, plan_accumulation, self.optimizer)
-            )
+            return self._step_of(captured, base, arguments, plan_accumulation)
 
         contest = None
         if first and settings.validate and self.runs_here:
@@ -263,6 +261,23 @@ class Workshop:
             self._without_room[key] = result
             raise
         return result, plan
+
+    def _step_of(
+        self,
+        captured: Capture,
+        plan: CompiledPlan,
+        arguments: Arguments,
+        plan_accumulation: PlanAccumulation | None = None,
+    ) -> PlannedStep:
+        """Without `plan_accumulation`: one that is only replayed."""
+        return PlannedStep(
+            captured,
+            plan,
+            arguments.paths,
+            self.device,
+            plan_accumulation or _never_accumulates,
+            self.optimizer,
+        )
 
     def _tell_what_stays_whole(self, graph: _core.Graph) -> None:
         obstacles = what_stays_whole(graph, self.settings.profile)
@@ -396,9 +411,7 @@ class Workshop:
     ) -> PlannedStep:
         """The captured graph in program order."""
         plan = CompiledPlan(_core.Plan.program_order(graph), self.device)
-        return PlannedStep(
-            *(step.capture, plan, arguments.paths, self.device, _never_accumulates, self.optimizer)
-        )
+        return self._step_of(step.capture, plan, arguments)
 
     def _replay_smaller(self, step: PlannedStep, arguments: Arguments, view: ModelView) -> str:
         operators = _operator_names(step.capture.text)
@@ -416,9 +429,7 @@ class Workshop:
             if not self._fits(baseline_of(graph, self.settings.profile), view):
                 continue
             base = CompiledPlan(transplant(step.base.plan, graph), self.device, host=self.host)
-            small = PlannedStep(
-                *(captured, base, smaller.paths, self.device, _never_accumulates, self.optimizer)
-            )
+            small = self._step_of(captured, base, smaller)
             self.compare_with_eager(small, smaller, view)
             return f"on the batch cut to {length}, as eager does not fit: {self._agreement(small)}"
         return (
