@@ -46,11 +46,16 @@ class Step:
         """Of what the graph text returns as it is: the root mean square over all floating outputs,
         of each relative to its size in the Euclidean norm."""
         found = evaluate(text, self.inputs, dtype=None, seed=1)
-        least = VANISHING * max(float(wanted.norm()) for wanted in self.truth)
-        squares = [
-            ((value.double() - wanted).norm() / wanted.norm()).square().item()
+        pairs = [
+            (value.double(), wanted)
             for value, wanted in zip(found, self.truth, strict=True)
-            if value.is_floating_point() and wanted.norm() > least
+            if wanted.is_floating_point()
+        ]
+        least = VANISHING * max(float(wanted.norm()) for _, wanted in pairs)
+        squares = [
+            ((value - wanted).norm() / wanted.norm()).square().item()
+            for value, wanted in pairs
+            if wanted.norm() > least
         ]
         return float((sum(squares) / len(squares)) ** 0.5)
 
