@@ -1,8 +1,9 @@
 // Rewriting around the search for regions and schedules. Rewrites that save time and no memory is
 // paid for come first; what they save, memory can be bought with. Those that may cost memory
-// (merging what is read at different times) make a second graph, if there are any: both are
-// searched for a while, and the better one for the rest of the budget. Of a frontier, the better
-// one is that of which more plans stand.
+// (merging what is read at different times) make a graph of their own, if there are any, and so do
+// those that save memory for time (splitting what one tensor held): each is searched for a while,
+// and the best one for the rest of the budget. Of a frontier, the best one is that of which most
+// plans stand.
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -19,7 +20,7 @@ namespace magis {
 namespace {
 
 constexpr double kRewriteShare = 0.2;  // of the budget, at most
-constexpr double kTrialShare = 0.15;   // for each of two graphs
+constexpr double kTrialShare = 0.15;   // for each of several graphs
 constexpr Seconds kMatching = 2e-5;    // an operator, about; it is not interrupted
 // What merging has to save of the time, to be worth a trial.
 constexpr double kWorthATrial = 0.005;
@@ -32,29 +33,31 @@ class RewriteSearch {
   OptimizeResult run() {
     rewrite();
     if (graphs_.empty()) return FissionSearch(graph_, profile_, remaining(1)).run();
-    if (graphs_.size() == 1) return finished(search(graphs_.front(), 1), graphs_.front());
-    OptimizeResult first = search(graphs_[0], kTrialShare);
-    OptimizeResult second = search(graphs_[1], kTrialShare / (1 - kTrialShare));
-    const std::size_t better = is_better(second, first) ? 1 : 0;
-    OptimizeResult& best = better == 1 ? second : first;
-    if (best.stop_reason != StopReason::interrupted && seconds_left() > 0 && states_left() > 0) {
-      OptimizeResult last = search(graphs_[better], 1);
+    OptimizeResult best = search(graphs_.front(), share_of_trial(0));
+    for (std::size_t g = 1; g < graphs_.size(); ++g) {
+      OptimizeResult other = search(graphs_[g], share_of_trial(g));
+      if (is_better(other, best)) best = std::move(other);
+    }
+    if (graphs_.size() > 1 && may_go_on(best)) {
+      OptimizeResult last = search(best.rewritten, 1);
       if (is_better(last, best)) best = std::move(last);
     }
-    return finished(std::move(best), graphs_[better]);
+    return finished(std::move(best));
   }
 
   std::vector<OptimizeResult> find_frontier() {
     rewrite();
     if (graphs_.empty()) return FissionSearch(graph_, profile_, remaining(1)).find_frontier();
-    if (graphs_.size() == 1) return frontier(graphs_.front(), 1);
-    std::vector<OptimizeResult> plans = best_of(
-        frontier(graphs_[0], kTrialShare), frontier(graphs_[1], kTrialShare / (1 - kTrialShare)));
-    const auto merged = std::ranges::count(plans, graphs_[1], &OptimizeResult::rewritten);
-    const bool merging = 2 * merged > std::ssize(plans);
-    const bool interrupted = plans.front().stop_reason == StopReason::interrupted;
-    if (interrupted || seconds_left() <= 0 || states_left() <= 0) return plans;
-    return best_of(std::move(plans), frontier(graphs_[merging ? 1 : 0], 1));
+    std::vector<OptimizeResult> plans = frontier(graphs_.front(), share_of_trial(0));
+    for (std::size_t g = 1; g < graphs_.size(); ++g) {
+      plans = best_of(std::move(plans), frontier(graphs_[g], share_of_trial(g)));
+    }
+    if (graphs_.size() == 1 || !may_go_on(plans.front())) return plans;
+    const auto plans_of = [&](const std::shared_ptr<const Graph>& graph) {
+      return std::ranges::count(plans, graph, &OptimizeResult::rewritten);
+    };
+    const auto most = std::ranges::max_element(graphs_, {}, plans_of);
+    return best_of(std::move(plans), frontier(*most, 1));
   }
 
  private:
@@ -66,8 +69,20 @@ class RewriteSearch {
       scored_ += plans.front().states_scored;
       evaluated_ += plans.front().states_evaluated;
     }
-    for (OptimizeResult& plan : plans) plan = finished(std::move(plan), rewritten);
+    for (OptimizeResult& plan : plans) {
+      plan.rewritten = rewritten;
+      plan = finished(std::move(plan));
+    }
     return plans;
+  }
+
+  // Of what is left of the budget, for the trial of a graph; all of it if it is the only one.
+  double share_of_trial(std::size_t graph) const {
+    return graphs_.size() == 1 ? 1 : kTrialShare / (1 - kTrialShare * static_cast<double>(graph));
+  }
+
+  bool may_go_on(const OptimizeResult& found) const {
+    return found.stop_reason != StopReason::interrupted && seconds_left() > 0 && states_left() > 0;
   }
 
   // Of both, what is not beaten in time and memory; from the fastest to the smallest.
@@ -120,22 +135,27 @@ class RewriteSearch {
     const CostTable costs = make_cost_table(graph_, profile_);
     baseline_ = result_of(graph_, costs, program_order(graph_)).found;
     const Seconds until = now() + kRewriteShare * options_.time_budget;
-    Rewriter rewriter(graph_, profile_,
-                      {.exact = options_.exact, .without = options_.without_rules},
-                      [=] { return now() > until; });
-    const auto take = [&] { graphs_.push_back(std::make_shared<const Graph>(rewriter.graph())); };
-    if (rewriter.save_time(true)) take();
+    const RewriteOptions rules{.exact = options_.exact, .without = options_.without_rules};
+    const auto is_late = [=] { return now() > until; };
+    Rewriter rewriter(graph_, profile_, rules, is_late);
+    const bool saves = rewriter.save_time(true);
+    const auto plain = std::make_shared<const Graph>(saves ? rewriter.graph() : graph_);
+    const bool may_split = rewriter.can_split();
     const Seconds before = rewriter.saved();
-    if (rewriter.save_time(false) && rewriter.saved() - before > kWorthATrial * baseline_.seconds) {
-      if (graphs_.empty()) graphs_.push_back(std::make_shared<const Graph>(graph_));
-      take();
-    }
+    const bool merges =
+        rewriter.save_time(false) && rewriter.saved() - before > kWorthATrial * baseline_.seconds;
+    if (saves || merges || may_split) graphs_.push_back(plain);
+    if (merges) graphs_.push_back(std::make_shared<const Graph>(rewriter.graph()));
+    if (!may_split) return;
+    Rewriter frugal(*plain, profile_, rules, is_late);
+    if (frugal.split_up()) graphs_.push_back(std::make_shared<const Graph>(frugal.graph()));
   }
 
   OptimizeResult search(const std::shared_ptr<const Graph>& rewritten, double share) {
     OptimizeResult result = FissionSearch(*rewritten, profile_, remaining(share), baseline_).run();
     scored_ += result.states_scored;
     evaluated_ += result.states_evaluated;
+    result.rewritten = rewritten;
     return result;
   }
 
@@ -147,10 +167,8 @@ class RewriteSearch {
     return objective.better(cost(a), cost(b));
   }
 
-  OptimizeResult finished(OptimizeResult result,
-                          const std::shared_ptr<const Graph>& rewritten) const {
-    result.rewritten = rewritten;
-    if (!result.split) result.split = rewritten;
+  OptimizeResult finished(OptimizeResult result) const {
+    if (!result.split) result.split = result.rewritten;
     result.states_scored = std::max(result.states_scored, scored_);
     result.states_evaluated = std::max(result.states_evaluated, evaluated_);
     result.wall_seconds = now() - begin_;
@@ -164,7 +182,7 @@ class RewriteSearch {
   const Seconds begin_;
   const Seconds cpu_begin_ = process_seconds();
   Footprint baseline_;
-  std::vector<std::shared_ptr<const Graph>> graphs_;  // one or two; none: nothing pays
+  std::vector<std::shared_ptr<const Graph>> graphs_;  // none: nothing pays
   int64_t scored_ = 0;
   int64_t evaluated_ = 0;
 };

@@ -113,6 +113,36 @@ bool Rewriter::save_time(bool keep_memory) {
   return any;
 }
 
+bool Rewriter::can_split() const {
+  return std::ranges::any_of(index_.matches(),
+                             [](const RuleMatch& match) { return match.rule->splits(); });
+}
+
+bool Rewriter::split_up() {
+  bool any = false;
+  for (bool progress = true; progress && !stop_();) {
+    progress = false;
+    for (const Class& equal : classes()) {
+      if (!equal.matches.front().rule->splits()) continue;
+      terms_.begin_trial();
+      const int applied = apply_all(equal);
+      if (applied == 0) {
+        terms_.roll_back();
+        rejected_.insert(equal.key);
+        continue;
+      }
+      saved_ += saved_in_trial();
+      keep(equal, applied);
+      progress = any = true;
+    }
+  }
+  if (any) {
+    simplify();
+    save_time(true);
+  }
+  return any;
+}
+
 std::vector<Rewriter::Class> Rewriter::classes_by_gain(bool keep_memory) {
   std::vector<Class> found = classes();
   if (keep_memory) {
@@ -217,12 +247,16 @@ bool Rewriter::accept(const Class& equal, bool keep_memory) {
     terms_.roll_back();
     return false;
   }
-  terms_.commit();
   peak_ = peak;
   saved_ += saved;
+  keep(equal, applied);
+  return true;
+}
+
+void Rewriter::keep(const Class& equal, int applied) {
+  terms_.commit();
   applied_[equal.matches.front().rule] += applied;
   index_.update(terms_, terms_.take_changed());
-  return true;
 }
 
 Bytes Rewriter::program_order_peak() const {
@@ -250,7 +284,7 @@ std::vector<RuleEffect> rule_effects(const Graph& graph, const DeviceProfile& pr
     Rewriter rewriter(graph, profile, {.only = name}, [] { return false; });
     RuleEffect effect{.rule = name, .matches = rewriter.count_matches(name)};
     if (effect.matches == 0) continue;
-    if (rewriter.save_time(false)) {
+    if (rule->splits() ? rewriter.split_up() : rewriter.save_time(false)) {
       const Graph made = rewriter.graph();
       const CostTable now = make_cost_table(made, profile);
       const Footprint after = result_of(made, now, program_order(made)).found;

@@ -43,6 +43,10 @@ class Rewriter {
   // raise the peak in program order and merges nothing. Whether anything changed.
   bool save_time(bool keep_memory);
   Seconds saved() const { return saved_; }
+  bool can_split() const;
+  // Applies all rules that split, whatever time it takes, and what saves time then. Whether
+  // anything was split.
+  bool split_up();
   // What the graph becomes by one rule at all equal places, for those rules and places that save
   // most time, at most `most`.
   std::vector<Rewritten> single_steps(std::size_t most);
@@ -69,6 +73,7 @@ class Rewriter {
   Seconds saved_in_trial();
   int apply_all(const Class& equal);
   bool accept(const Class& equal, bool keep_memory);
+  void keep(const Class& equal, int applied);
   Bytes program_order_peak() const;
 
   const DeviceProfile& profile_;

@@ -27,6 +27,13 @@ int times(const Graph& graph, std::string_view rule) {
   return 0;
 }
 
+OptimizeOptions for_states(int64_t states) {
+  OptimizeOptions options;
+  options.state_budget = states;
+  options.time_budget = 1e9;
+  return options;
+}
+
 // Layers of three products of the same rows, as attention has them, their sum scaled.
 std::string attention(int layers, int64_t rows, int64_t width) {
   const auto type = [](int64_t a, int64_t b) {
@@ -128,6 +135,59 @@ TEST(RewriteSearch, UndoesMergingWhereMemoryIsWorthMore) {
   EXPECT_LE(with.found.transient_peak, without.found.transient_peak);
 }
 
+// Two images side by side, convolved: they and both together.
+constexpr std::string_view kConcatenated = R"(magis 1
+device cpu
+batch %x "['x']" : f32[8,64,64,64]
+param %w "w" : f32[4,128,3,3]
+%a = aten.relu(%x) : f32[8,64,64,64]
+%b = aten.sigmoid(%x) : f32[8,64,64,64]
+%c = aten.cat([%a,%b], 1) : f32[8,128,64,64]
+%y = aten.convolution(%c, %w, none, [1,1], [1,1], [1,1], false, [0,0], 1) : f32[8,4,64,64]
+output aux "y" %y
+)";
+
+TEST(Rewriter, SplitsWhateverTimeItTakes) {
+  const Graph graph = parse_graph(kConcatenated, "test");
+  const DeviceProfile& profile = device_profile("reference");
+  Rewriter rewriter(graph, profile, {}, never);
+  EXPECT_TRUE(rewriter.can_split());
+  EXPECT_TRUE(rewriter.split_up());
+  const Graph made = rewriter.graph();
+  verify(made);
+  EXPECT_EQ(times(made, "convolution_of_concatenation"), 1);
+  EXPECT_LT(in_program_order(made, profile).transient_peak,
+            in_program_order(graph, profile).transient_peak);
+  EXPECT_FALSE(rewriter.can_split());
+  EXPECT_FALSE(rewriter.split_up());
+
+  const std::vector<RuleEffect> effects = rule_effects(graph, profile);
+  const auto found = std::ranges::find(effects, "convolution_of_concatenation", &RuleEffect::rule);
+  ASSERT_NE(found, effects.end());
+  EXPECT_EQ(found->applied, 1);
+  EXPECT_LT(found->peak_change, 0);
+}
+
+TEST(RewriteSearch, SplitsWhereTheLimitAsksForIt) {
+  const Graph graph = parse_graph(kConcatenated, "test");
+  const DeviceProfile& profile = device_profile("reference");
+  const Footprint before = in_program_order(graph, profile);
+  OptimizeOptions options = for_states(3'000);
+  options.fission = false;
+  options.host_memory = 0;
+  options.limit = {.kind = Limit::Kind::memory,
+                   .bytes = make_cost_table(graph, profile).persistent + before.transient_peak / 2};
+  const OptimizeResult with = optimize(graph, profile, options);
+  EXPECT_TRUE(with.met);
+  EXPECT_EQ(times(*with.rewritten, "convolution_of_concatenation"), 1);
+  options.without_rules = {"convolution_of_concatenation"};
+  EXPECT_FALSE(optimize(graph, profile, options).met);
+
+  options.without_rules = {};
+  const std::vector<OptimizeResult> frontier = find_frontier(graph, profile, options);
+  EXPECT_LE(frontier.back().found.transient_peak, before.transient_peak / 2);
+}
+
 // One rule at all places a step; each stands by itself, and the graph is as it was.
 TEST(Rewriter, TakesSingleSteps) {
   const Graph graph = parse_graph(attention(3, 16384, 512), "test");
@@ -144,13 +204,6 @@ TEST(Rewriter, TakesSingleSteps) {
   }
   Rewriter further(steps.front().graph, profile, {}, never);
   EXPECT_EQ(rewrites_of(further.graph()), rewrites_of(steps.front().graph));
-}
-
-OptimizeOptions for_states(int64_t states) {
-  OptimizeOptions options;
-  options.state_budget = states;
-  options.time_budget = 1e9;
-  return options;
 }
 
 // Merging pays at the frontier's fast end, and costs memory at the other.

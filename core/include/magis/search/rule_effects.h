@@ -11,7 +11,7 @@ namespace magis {
 struct RuleEffect {
   std::string rule;
   int matches = 0;        // places where it applies, views being the same where they are equal
-  int applied = 0;        // of these, as often as that saves time
+  int applied = 0;        // of these, as often as that saves time; wherever it can, if it splits
   Seconds saved = 0;      // by all of them
   Bytes peak_change = 0;  // in program order
 };

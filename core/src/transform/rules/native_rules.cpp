@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "magis/graph/view_type.h"
 #include "transform/rules/attention.h"
 #include "transform/rules/scale_in_products.h"
+#include "transform/rules/split_channels.h"
 #include "transform/rules/term_reading.h"
 
 namespace magis {
@@ -224,12 +226,6 @@ std::optional<Slice> slice_of(const TermGraph& terms, ValueId value) {
   return slice_of(terms, terms.term(terms.producer(value)));
 }
 
-int64_t concatenated_dim(const TermGraph& terms, const Term& cat) {
-  const int64_t dim = cat.args.size() > 1 ? integer_value(cat.args[1]).value_or(0) : 0;
-  const auto rank = static_cast<int64_t>(terms.type(cat.results.front()).shape.size());
-  return dim < 0 ? dim + rank : dim;
-}
-
 // The item of a concatenation that the slice is, if it is one.
 std::optional<ValueId> sliced_item(const TermGraph& terms, TermId anchor) {
   const std::optional<Slice> slice = slice_of(terms, terms.term(anchor).results.front());
@@ -312,6 +308,7 @@ std::vector<std::unique_ptr<RewriteRule>> make_native_rules() {
       [](TermGraph& terms, TermId anchor) { return cut_up(terms, anchor); });
   rules.push_back(make_scale_in_products());
   rules.push_back(make_attention_of_parts());
+  std::ranges::move(make_channel_rules(), std::back_inserter(rules));
   return rules;
 }
 

@@ -49,6 +49,8 @@ class RewriteRule {
   // It makes one tensor live where several did, or one of several: that may cost memory wherever
   // their readers stand far apart, whatever program order says.
   virtual bool merges() const { return false; }
+  // It takes apart what one tensor held, which may save memory and take time.
+  virtual bool splits() const { return false; }
   // Where a change may matter to a match.
   virtual Reach reach() const = 0;
 

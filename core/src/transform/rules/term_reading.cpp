@@ -38,4 +38,10 @@ std::optional<Slice> slice_of(const TermGraph& terms, const Term& term) {
   return Slice{base, dim, place(integer(2, 0)), place(integer(3, length))};
 }
 
+int64_t concatenated_dim(const TermGraph& terms, const Term& cat) {
+  const int64_t dim = cat.args.size() > 1 ? integer_value(cat.args[1]).value_or(0) : 0;
+  const auto rank = static_cast<int64_t>(terms.type(cat.results.front()).shape.size());
+  return dim < 0 ? dim + rank : dim;
+}
+
 }  // namespace magis

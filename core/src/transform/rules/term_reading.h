@@ -20,5 +20,7 @@ struct Slice {
 };
 // Nothing if `term`, a slice, skips elements.
 std::optional<Slice> slice_of(const TermGraph& terms, const Term& term);
+// Of a concatenation: along which dimension, counted from the front.
+int64_t concatenated_dim(const TermGraph& terms, const Term& cat);
 
 }  // namespace magis
