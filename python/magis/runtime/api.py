@@ -23,7 +23,7 @@ from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.refinement import refinement_on
 from magis.runtime.replicas import unwrapped
-from magis.runtime.scaling import scaled
+from magis.runtime.scaling import scaled, shared
 from magis.runtime.step import OnNewShape, Step, device_of
 from magis.runtime.threads import choose_threads
 from magis.runtime.workshop import Verify, Workshop
@@ -39,6 +39,7 @@ def optimize(
     optimizer: torch.optim.Optimizer | None = None,
     clip_grad_norm: float | None = None,
     grad_scale: bool = False,
+    accumulate: int = 1,
     device: str | None = None,
     time_budget: float = 10.0,
     strict: bool = False,
@@ -92,6 +93,10 @@ def optimize(
             call, and leaves gradients so much larger, as `scaler.scale(loss).backward()` does;
             `scaler.step(optimizer)` and `scaler.update()` follow outside. What it returns is not
             scaled.
+        accumulate: so many calls in a row, of batches of one size, make up one larger batch: each
+            leaves a share of the gradients of the mean loss (what it returns is the loss itself).
+            The plan for calls that add into gradients is made at once too, under the same limit;
+            `optimizer.step()` and `zero_grad()` follow after the last one.
         device: name of the profile that times come from; by default the one that fits the model's
             device.
         time_budget: seconds for the search, per plan.
@@ -179,6 +184,17 @@ def optimize(
             "with several processes gradients are averaged after the step: leave optimizer= out, "
             "and call optimizer.step() yourself"
         )
+    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+        raise MagisError(
+            f"accumulate={accumulate!r} must be a whole number of calls; 1: each alone"
+        )
+    if accumulate > 1:
+        if in_step is not None:
+            raise MagisError(
+                "an optimizer in the step uses gradients up in each call, so that none add up: leave "
+                "optimizer= out, and call optimizer.step() after the last of the calls"
+            )
+        loss_fn = shared(loss_fn, accumulate)
     if grad_scale:
         if in_step is not None:
             raise MagisError(
@@ -241,6 +257,7 @@ def optimize(
                 verify_every=verify_every,
                 plan_cache=plan_cache,
                 takes_scale=grad_scale,
+                accumulates=accumulate > 1,
             )
     except _core.UserError as error:
         raise MagisError(str(error)) from error

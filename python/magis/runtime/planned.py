@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from magis import _torch_internals as internals
 from magis.capture.batch import OutputLeaf, OutputScalar
 from magis.capture.scalars import evaluate
 from magis.runtime.call import Call
@@ -97,6 +98,14 @@ class PlannedStep:
         self.last = plan
         gradients = list(zip(self.slots, targets, deposits, strict=True))
         return Call(self, plan, view, leaves, gradients).run()
+
+    def plan_ahead(self, view: ModelView) -> None:
+        """Makes the plan for calls that find the gradients which a call of this step leaves."""
+        own = [slot for slot in self.slots if slot.leaf is None]
+        targets = {slot.path: slot.target(view.parameters, ()) for slot in own}
+        paths = frozenset(p for p, target in targets.items() if not internals.tensor_hooks(target))
+        if paths and not self.capture.checks:
+            self._accumulating[paths] = self._plan_accumulation(paths)
 
     def inputs(
         self, plan: CompiledPlan, view: ModelView, leaves: Sequence[Any], grads: dict[str, Any]

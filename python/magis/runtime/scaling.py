@@ -1,4 +1,8 @@
-"""Loss scaling: a step that takes the scale of its gradients at each call, as fp16 needs it."""
+"""Losses that are scaled: by a factor that the step takes at each call, as fp16 needs it, and by
+the number of calls whose gradients add up.
+
+Each returns the scaled loss, which gradients come from, before the loss function's own result.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,24 @@ _NAME = "grad_scale"
 _EXAMPLE = 1024.0  # any: it is a runtime scalar
 
 
+def shared(loss_fn: Callable[..., Any] | None, calls: int) -> Callable[..., Any]:
+    """A loss function for each of `calls` calls: their gradients come to those of the mean loss."""
+    if loss_fn is None:
+        raise MagisError("without a loss there are no gradients to add up: leave accumulate= out")
+    own = loss_fn
+
+    def over_calls(model: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        result = own(model, *args, **kwargs)
+        return _loss_of(result) / calls, result
+
+    return over_calls
+
+
 def scaled(
     loss_fn: Callable[..., Any] | None, batch: Any
 ) -> tuple[Callable[..., Any], tuple[Any, ...] | dict[str, Any]]:
     """A loss function that takes the scale before everything else, or as `grad_scale` where the
-    batch is a dict, and returns the scaled loss before its own result; and its example batch.
+    batch is a dict; and its example batch.
     """
     if loss_fn is None:
         raise MagisError("without a loss there are no gradients to scale: grad_scale needs loss_fn")
@@ -35,12 +52,16 @@ def scaled(
             grad_scale, *rest = args
             args = tuple(rest)
         result = own(model, *args, **kwargs)
-        loss: torch.Tensor = result[0] if isinstance(result, tuple) else result
-        return loss * grad_scale, result
+        return _loss_of(result) * grad_scale, result
 
     if isinstance(example, dict):
         return with_scale, {**example, _NAME: _EXAMPLE}
     return with_scale, (_EXAMPLE, *example)
+
+
+def _loss_of(result: Any) -> torch.Tensor:
+    loss: torch.Tensor = result[0] if isinstance(result, tuple) else result
+    return loss
 
 
 def with_scale(

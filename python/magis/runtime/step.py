@@ -66,9 +66,11 @@ class Step:
         verify_every: int,
         plan_cache: int,
         takes_scale: bool = False,
+        accumulates: bool = False,
     ) -> None:
         self._workshop = workshop
         self._takes_scale = takes_scale
+        self._scaled_losses = int(takes_scale) + int(accumulates)  # before the function's result
         self._on_new_shape = on_new_shape
         self._verify_every = verify_every
         self._plan_cache = plan_cache
@@ -84,6 +86,11 @@ class Step:
         self._current = workshop.make(example, self._view, first=True)
         self._key = self._key_of(example)  # with the state that the optimizer has by now
         self._plans.add(self._key, self._current)
+        if accumulates:
+            self._current.step.plan_ahead(self._view)
+            # Until it runs, the step is what it takes at most.
+            peaks = {plan: r.promised_peak_bytes for plan, r in self._current.reports.items()}
+            self._current.step.last = max(peaks, key=lambda plan: peaks[plan])
         self.eager_calls = 0  # that ran without a plan, for whatever reason
         self.abandoned_calls = 0  # of these: because a condition came out otherwise
 
@@ -107,7 +114,9 @@ class Step:
             result = self._run(arguments)
             if replicas is not None:
                 replicas.average()
-            return result[1] if self._takes_scale else result
+            for _ in range(self._scaled_losses):
+                result = result[1]
+            return result
 
     def _run(self, arguments: Arguments) -> Any:
         optimizer = self._workshop.optimizer
@@ -135,7 +144,9 @@ class Step:
 
     @property
     def report(self) -> Report:
-        """On the plan that ran last; before the first call, on the plan for the example batch."""
+        """On the plan that ran last; before the first call, on the plan for the example batch (with
+        `accumulate`, on that of its two that takes more memory).
+        """
         return self._current.reports[self._current.step.last]
 
     @property
