@@ -191,8 +191,8 @@ def optimize(
     if accumulate > 1:
         if in_step is not None:
             raise MagisError(
-                "an optimizer in the step uses gradients up in each call, so that none add up: leave "
-                "optimizer= out, and call optimizer.step() after the last of the calls"
+                "an optimizer in the step uses gradients up in each call, so that none add up: "
+                "leave optimizer= out, and call optimizer.step() after the last of the calls"
             )
         loss_fn = shared(loss_fn, accumulate)
     if grad_scale:
