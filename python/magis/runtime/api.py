@@ -22,11 +22,12 @@ from magis.runtime.plan_store import PlanStore
 from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.refinement import refinement_on
+from magis.runtime.replay_check import Verify
 from magis.runtime.replicas import unwrapped
 from magis.runtime.scaling import scaled, shared
 from magis.runtime.step import OnNewShape, Step, device_of
 from magis.runtime.threads import choose_threads
-from magis.runtime.workshop import Verify, Workshop
+from magis.runtime.workshop import Workshop
 
 
 def optimize(

@@ -22,13 +22,13 @@ from runtime_support import (
 from torch import nn
 
 from magis.errors import MagisError, ReplayError
-from magis.runtime import workshop
+from magis.runtime import replay_check
 from magis.runtime.batch import Arguments
 from magis.runtime.comparison import compare
 from magis.runtime.generator import GeneratorState
 from magis.runtime.model_view import ModelView
 from magis.runtime.replay import Trace
-from magis.runtime.workshop import cut_batch
+from magis.runtime.replay_check import cut_batch
 
 
 class Drifting(nn.Module):
@@ -84,13 +84,13 @@ def test_planning_leaves_no_trace():
 
 def test_the_comparison_on_every_kth_call_does_not_disturb_training(monkeypatch):
     compared = []
-    compare_with_eager = workshop.Workshop.compare_with_eager
+    compare_with_eager = replay_check.ReplayCheck.compare_with_eager
 
     def counted(self, *args):
         compared.append(None)
         compare_with_eager(self, *args)
 
-    monkeypatch.setattr(workshop.Workshop, "compare_with_eager", counted)
+    monkeypatch.setattr(replay_check.ReplayCheck, "compare_with_eager", counted)
     model = Network()
     other = twin(model)
     batches = [token_batch() for _ in range(5)]
@@ -246,28 +246,28 @@ def test_another_state_of_the_generator_is_a_difference_even_with_a_tolerance():
 def test_where_eager_does_not_fit_a_smaller_batch_is_replayed(monkeypatch):
     model, batch = Network(), token_batch(2048)
     sizes = []
-    run_eager = workshop.replay.run_eager
+    run_eager = replay_check.replay.run_eager
 
     def recorded(model, loss_fn, arguments, optimizer=None):
         sizes.append(arguments.leaves[0].shape[0])
         return run_eager(model, loss_fn, arguments, optimizer)
 
-    monkeypatch.setattr(workshop.replay, "run_eager", recorded)
+    monkeypatch.setattr(replay_check.replay, "run_eager", recorded)
     free = plan(model, cross_entropy, batch).report.transient_peak_bytes // 2
     sizes.clear()
-    monkeypatch.setattr(workshop, "free_bytes", lambda device: free)
+    monkeypatch.setattr(replay_check, "free_bytes", lambda device: free)
     step = plan(model, cross_entropy, batch)
     assert step.report.replayed.startswith("on the batch cut to 2, as eager does not fit: bitwise")
     assert step.report.baseline_source == "captured graph in program order"
     assert sizes == [2]
-    monkeypatch.setattr(workshop, "free_bytes", lambda device: 0)
+    monkeypatch.setattr(replay_check, "free_bytes", lambda device: 0)
     step = plan(model, cross_entropy, batch)
     assert step.report.replayed.startswith("not replayed: eager does not fit")
     assert sizes == [2]
 
 
 def test_the_smaller_replay_runs_the_very_program_and_finds_faults(monkeypatch):
-    monkeypatch.setattr(workshop, "free_bytes", lambda device: 4000)
+    monkeypatch.setattr(replay_check, "free_bytes", lambda device: 4000)
     with pytest.raises(ReplayError, match="the loss"):
         plan(Drifting(0.5), squares, (torch.ones(500, 2),))
 
