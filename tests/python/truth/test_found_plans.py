@@ -56,9 +56,10 @@ class TestFoundPlans:
             for name, (error, whole, size) in plan["errors"].items():
                 assert error <= 1.5 * whole + ROUNDING * size, (name, plan["options"])
 
-    def test_without_regions_the_bits_are_those_of_eager(self, case: str) -> None:
+    def test_bits_are_those_of_eager_but_for_regions_and_rewrites(self, case: str) -> None:
         for plan in account(case)["plans"]:
-            assert plan["whole"] or plan["regions"], plan["options"]
+            assert plan["whole"] or plan["rounds_otherwise"], plan["options"]
+            assert not (plan["options"]["exact"] and plan["rounds_otherwise"]), plan["options"]
 
 
 @pytest.mark.long
