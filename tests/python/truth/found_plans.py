@@ -90,6 +90,7 @@ def account(step: Step, options: dict[str, Any]) -> dict[str, Any]:
         **seen,
         "options": options,
         "met": result.met,
+        "rewritten": bool(plan.graph.rewrites),
         "rounds_otherwise": plan.graph.rounds_otherwise,
         "recomputed": result.recomputed,
         "swapped": result.swapped,

