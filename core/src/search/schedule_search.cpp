@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -198,9 +199,10 @@ class Optimizer {
     incumbent_.offer(evaluator_, cost());
   }
 
-  // The same schedules with as much on the host as can be hidden: what exceeds the limit, or if
-  // there is none what exceeds some shares of the peak.
-  std::vector<Decisions> with_swaps(std::vector<Decisions> starts) {
+  // The schedules, and before them the same with as much on the host as can be hidden: what exceeds
+  // the limit, or if there is none what exceeds some shares of the peak. An order with gaps does not
+  // change any more, so that less may come of it.
+  std::vector<Decisions> with_swaps(const std::vector<Decisions>& starts) {
     if (!swaps_) return starts;
     const Objective& objective = incumbent_.objective();
     std::vector<Decisions> swapped;
@@ -216,6 +218,7 @@ class Optimizer {
       }
       if (objective.limits_memory()) break;
     }
+    std::ranges::copy(starts, std::back_inserter(swapped));
     return swapped;
   }
 
@@ -243,7 +246,7 @@ class Optimizer {
 
   // The few starts from which one greedy descent leads furthest.
   std::vector<Decisions> most_promising(std::vector<Decisions> starts) {
-    constexpr std::size_t kStarts = 2;
+    constexpr std::size_t kStarts = 3;
     std::vector<std::pair<Cost, Decisions>> ends;
     for (Decisions& start : starts) {
       if (done()) return {};
