@@ -20,6 +20,7 @@ struct PyResult {
   OptimizeResult result;
   Bytes persistent;
   std::string bound_reason;
+  std::vector<Progress> history;
 };
 
 struct PyLowerBound {
@@ -39,6 +40,33 @@ std::string bound_reason(const Graph& graph, const LowerBound& bound) {
   return text;
 }
 
+// What a search told of itself, at most so many times, evenly: when it is full every other row
+// goes, and from then on every other one is left out. The last is always there.
+class History {
+ public:
+  void add(const Progress& progress) {
+    last_ = progress;
+    if (told_++ % stride_ != 0) return;
+    rows_.push_back(progress);
+    if (rows_.size() < kMostRows) return;
+    for (std::size_t i = 0; 2 * i < rows_.size(); ++i) rows_[i] = rows_[2 * i];
+    rows_.resize((rows_.size() + 1) / 2);
+    stride_ *= 2;
+  }
+  std::vector<Progress> rows() const {
+    std::vector<Progress> all = rows_;
+    if (last_ && (told_ - 1) % stride_ != 0) all.push_back(*last_);
+    return all;
+  }
+
+ private:
+  static constexpr std::size_t kMostRows = 256;
+  std::vector<Progress> rows_;
+  std::optional<Progress> last_;
+  int64_t told_ = 0;
+  int64_t stride_ = 1;
+};
+
 // Calls back into Python between rounds. An exception there (Ctrl-C is one) stops the search; it is
 // not lost: a KeyboardInterrupt means "stop, give me the best so far", anything else is raised once
 // the search has returned.
@@ -47,6 +75,7 @@ class PythonProgress {
   explicit PythonProgress(nb::object callback) : callback_(std::move(callback)) {}
 
   bool operator()(const Progress& progress) {
+    history.add(progress);
     nb::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) return stop();
     if (callback_.is_none()) return true;
@@ -61,6 +90,8 @@ class PythonProgress {
   void rethrow() {
     if (error_) throw nb::python_error(*error_);
   }
+
+  History history;
 
  private:
   bool stop() {
@@ -89,8 +120,9 @@ PyResult planned(const std::shared_ptr<const Graph>& source, OptimizeResult resu
   MAGIS_CHECK(program.has_value(), "the search returned decisions that cannot be lowered");
   verify(*graph, *program);
   std::string reason = bound_reason(*rewritten, result.bound);
-  return {source, PyPlan{graph, *std::move(program)}, std::move(result), persistent,
-          std::move(reason)};
+  return {
+      source, PyPlan{graph, *std::move(program)}, std::move(result), persistent, std::move(reason),
+      {}};
 }
 
 // What a search for one limit and one for all have in common.
@@ -142,6 +174,7 @@ PyResult run(const PyGraph& g, const PyDevice& device, std::optional<Bytes> memo
     result = planned(g.graph, optimize(*g.graph, profile, options), persistent);
   }
   progress.rethrow();
+  result->history = progress.history.rows();
   return *std::move(result);
 }
 
@@ -165,6 +198,7 @@ std::vector<PyResult> run_frontier(const PyGraph& g, const PyDevice& device, Sec
     }
   }
   progress.rethrow();
+  for (PyResult& result : results) result.history = progress.history.rows();
   return results;
 }
 
@@ -216,6 +250,7 @@ void bind_optimize(nb::module_& m) {
   using R = const PyResult&;
   nb::class_<PyResult>(m, "Result")
       .def_ro("plan", &PyResult::plan)
+      .def_ro("history", &PyResult::history)
       .def_prop_ro("source", [](R r) { return PyGraph{r.source}; })
       .def("with_plan", &with_plan, "plan"_a, nb::kw_only(), "device"_a,
            "memory_limit"_a = nb::none(), "latency_limit"_a = nb::none())

@@ -115,6 +115,9 @@ void bind_profile(nb::module_& m) {
   m.def(
       "device_memory", [](const PyDevice& device) { return profile_of(device).memory; },
       "device"_a);
+  m.def(
+      "allocation_granularity",
+      [](const PyDevice& device) { return profile_of(device).allocation_granularity; }, "device"_a);
 }
 
 }  // namespace magis

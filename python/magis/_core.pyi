@@ -217,6 +217,7 @@ class Result:
     states_evaluated: int
     wall_seconds: float
     cpu_seconds: float
+    history: list[Progress]  # what the search told of itself, at most some hundred times
     recomputed: int
     swapped: int  # uses before which a tensor was on the host
     exposed_seconds: float  # of the time, waiting for copies
@@ -245,6 +246,7 @@ def host_memory(device: Device) -> int: ...  # bytes that a profile's host has f
 def device_memory(
     device: Device,
 ) -> int: ...  # bytes of a profile's device; 0: no particular device
+def allocation_granularity(device: Device) -> int: ...  # allocations are multiples of so many bytes
 def optimize(
     graph: Graph,
     *,

@@ -29,6 +29,10 @@ class PlanError(MagisError):
     """A plan does not belong to this graph, or its program is not a valid execution of it."""
 
 
+class MissingExtraError(MagisError):
+    """A package that only some of magis needs is not installed; names it and how to get it."""
+
+
 class HostMemoryError(MagisError):
     """What a plan keeps on the host cannot be had: memory, pinned memory, or room on disk."""
 

@@ -14,6 +14,7 @@ from magis.cli.inspect import inspect as inspect_file
 from magis.cli.optimize import optimize
 from magis.cli.outcome import Outcome
 from magis.cli.profile import profile
+from magis.cli.report import report as report_page
 from magis.cli.run import run as run_plan
 from magis.cli.zoo import zoo
 
@@ -68,6 +69,15 @@ _COMMANDS: list[_Command] = [
         magis inspect bert.magis --device rtx3090
         magis inspect plan.json --explain
         magis inspect plan.json --json
+        """,
+    ),
+    (
+        "report",
+        report_page,
+        """
+        magis report plan.json -o report.html
+        magis report plan.json --frontier frontier -o report.html
+        magis report bert.magis
         """,
     ),
     (

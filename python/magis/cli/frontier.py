@@ -19,6 +19,7 @@ from magis.report.text import plural
 from magis.runtime.frontier import choose, nearest_text
 from magis.runtime.frontier_folder import check_replaceable, read_index, read_point
 from magis.runtime.frontier_search import frontier_of
+from magis.runtime.plan_file import captured_graph
 from magis.runtime.progress import search_progress
 
 if TYPE_CHECKING:
@@ -162,6 +163,8 @@ def choose_from(folder: Path, limit: Limit) -> Chosen:
     position, met = choose(figures, limit)
     plan, saved = read_point(index, position)
     target = target_of(limit, figures.baseline_peak_bytes, figures.baseline_seconds)
-    report = replace(saved.report, limit=target.text, met=met)
+    limit_bytes = target.keywords.get("memory_limit", 0)
+    report = replace(saved.report, limit=target.text, met=met, limit_bytes=limit_bytes)
+    report.about(plan, saved.device, captured_graph(saved, plan, index.files[position]))
     warnings = [] if met else [nearest_text(figures, limit)]
     return Chosen(plan, report, target, warnings, saved.captured)

@@ -320,6 +320,7 @@ def optimize(
         times="; ".join(times),
         promised_times=None if validated is None else validated.times,
         limit_text=target.text,
+        limit_bytes=target.keywords.get("memory_limit"),
         replayed=graph.meta.get("replay", "not recorded"),
     )
     obstacles = what_stays_whole(graph, profile) if batch_parts and rules.fission else ""

@@ -49,8 +49,10 @@ def read_subject(path: Path) -> Subject:
 
 
 def _saved_plan(text: str, path: Path) -> Subject:
-    from magis.runtime.plan_file import parse_envelope, parse_plan
+    from magis.runtime.plan_file import captured_graph, parse_envelope, parse_plan
 
     saved = parse_envelope(text, str(path))
     plan = parse_plan(saved.text, f"{path} (text)")
-    return Subject(plan.graph, plan, saved.device, saved.report)
+    captured = captured_graph(saved, plan, str(path))
+    report = saved.report.about(plan, saved.device, captured)
+    return Subject(plan.graph, plan, saved.device, report)

@@ -17,7 +17,7 @@ Item = dict[str, Any]
 _MOST_GROUPS = 12
 _MOST_AT_PEAK = 8
 
-_STEPS = {
+STEPS = {
     "capture": "capturing it, which frees tensors at another time",
     "rewrite": "rewriting operators",
     "rewrite_and_split": "rewriting operators, and running regions in parts",
@@ -131,7 +131,7 @@ def _way_down(by_kind: dict[str, list[Item]]) -> Iterator[Line]:
             (
                 _signed(bytes_text, -step["saved_bytes"]),
                 _signed(seconds_text, step["cost_seconds"]),
-                _STEPS[step["by"]],
+                STEPS[step["by"]],
             )
         )
     if steps:
@@ -153,8 +153,8 @@ def _split(item: Item) -> Iterator[Line]:
     yield _title(f"{item['loop']}: {axis_text(item['axis'], item['length'])}, {parts}{inside}")
     if item["first"] is not None:
         yield _text(
-            f"{plural(item['operators'], 'operator')}, from {_place(item['first'])} "
-            f"to {_place(item['last'])}"
+            f"{plural(item['operators'], 'operator')}, from {place_text(item['first'])} "
+            f"to {place_text(item['last'])}"
         )
     if "whole_bytes" in item:
         yield from _became_parts(item)
@@ -199,7 +199,7 @@ def axis_text(axis: Item, length: int) -> str:
     return f"dimension {axis['dimension']} of {owner} ({length:,})"
 
 
-def _place(place: Item) -> str:
+def place_text(place: Item) -> str:
     where = place["module"] or place["source"] or NO_MODULE
     return f"{place['operator']} of {where}" + (" (backward)" if place["backward"] else "")
 

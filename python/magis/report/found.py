@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -47,3 +48,5 @@ class Found(Protocol):
     def wall_seconds(self) -> float: ...
     @property
     def cpu_seconds(self) -> float: ...
+    @property
+    def history(self) -> Sequence[_core.Progress]: ...  # of that search; empty: not told

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from magis.report.report import STOP_REASONS
+from magis.report.report_words import STOP_REASONS
 from magis.report.text import bytes_text, change_text, percent_text, plural, seconds_text
 
 if TYPE_CHECKING:

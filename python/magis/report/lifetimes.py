@@ -10,14 +10,12 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from magis.report.statements import statements, tensor_of
+
 if TYPE_CHECKING:
     from magis import _core
 
 _DEFINITION = re.compile(r"^(%\w+)(?:, %\w+)* = [\w.]+\((%\w+)?")
-_RUN = re.compile(r"^run %(\w+)(?: as (\.\d+))?(?: reading .*?)?(?: over %([\w.]+))?$")
-_FREE = re.compile(r"^free (.+)$")
-_STORE = re.compile(r"^store %([\w.]+)$")
-_LOAD = re.compile(r"^load %(\w+) as (\.\d+)$")
 
 
 def output_tensors(graph: _core.Graph) -> dict[str, str]:
@@ -61,23 +59,18 @@ def last_readers(plan: _core.Plan) -> dict[str, str]:
     readers: dict[str, str] = {}
     away: dict[str, list[str]] = {}  # copies that leave or come back, by tensor
     running = ""
-    for line in _program(plan):
-        if run := _RUN.match(line):
-            running = run[1]
-            if run[3]:  # its storage lives on, as the result's
-                readers[run[3]] = running
-        elif free := _FREE.match(line):
-            for name in free[1].split(", "):
-                readers[name.removeprefix("%")] = running
-        elif store := _STORE.match(line):
-            away[store[1].partition(".")[0]] = [store[1]]
-        elif load := _LOAD.match(line):
-            away[load[1]].append(load[1] + load[2])
+    for statement in statements(plan):
+        name = statement.names[0]
+        if statement.kind == "run":
+            running = tensor_of(name)
+            if statement.over:  # its storage lives on, as the result's
+                readers[statement.over] = running
+        elif statement.kind == "free":
+            readers.update(dict.fromkeys(statement.names, running))
+        elif statement.kind == "store":
+            away[tensor_of(name)] = [name]
+        elif statement.kind == "load":
+            away[tensor_of(name)].append(name)
     for copies in away.values():
         readers.update(dict.fromkeys(copies, readers[copies[-1]]))
     return readers
-
-
-def _program(plan: _core.Plan) -> list[str]:
-    lines = plan.text().splitlines()
-    return lines[lines.index("program") + 1 :]

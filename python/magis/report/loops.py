@@ -48,6 +48,7 @@ class LoopResult:
     concatenated: bool  # or else combined: summed, for instance
     module: str  # of the operator whose parts it holds
     source: str
+    backward: bool
 
 
 @dataclass
@@ -99,7 +100,7 @@ def read_loops(text: str) -> GraphLoops:
         if written := _WRITTEN.match(line):
             concatenated = written[1] == "write_part"
             loop = open_loops[-1].name
-            found.results[written[2]] = LoopResult(loop, concatenated, module, source)
+            found.results[written[2]] = LoopResult(loop, concatenated, module, source, backward)
             if backward:
                 found.backward.add(operation[1])
     return found

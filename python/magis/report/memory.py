@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from magis.report.lifetimes import last_readers, output_tensors
 from magis.report.loops import GraphLoops, SplitLoop, read_loops
@@ -35,7 +35,7 @@ WORKSPACE = "workspace of the running operator"
 
 ROUNDING = "rounding by the allocator"
 
-_PERSISTENT_KINDS = {
+PERSISTENT_KINDS = {
     "param": "parameters",
     "buffer": "buffers",
     "batch": "batch",
@@ -202,7 +202,7 @@ def live_at_peak(
     plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops
 ) -> list[LiveAtPeak]:
     """Largest first."""
-    kind = _kinds(plan, simulation, loops)
+    kind = roles(plan, simulation, loops)
     live = [
         LiveAtPeak(
             name=hotspot.name,
@@ -255,9 +255,19 @@ def named_as_result(tensor: LiveAtPeak, loops: GraphLoops) -> LiveAtPeak:
     return replace(tensor, operator=operator, module=result.module, source=result.source)
 
 
-def _kinds(
+class Held(Protocol):
+    """Memory that a tensor, or a copy of one, holds."""
+
+    @property
+    def name(self) -> str: ...  # with the copy's number
+    @property
+    def tensor(self) -> _core.TensorInfo: ...
+
+
+def roles(
     plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops
-) -> Callable[[_core.LiveTensor], str]:
+) -> Callable[[Held], str]:
+    """What a transient tensor is there for, in words."""
     outputs = output_tensors(plan.graph)
     loaded = {point.tensor for point in simulation.copies if point.kind == "load"}
     stored = {point.tensor for point in simulation.copies if point.kind == "store"}
@@ -265,7 +275,7 @@ def _kinds(
     backward = {tensor.name for tensor in plan.graph.tensors if tensor.backward}
     backward |= loops.backward
 
-    def kind(live: _core.LiveTensor) -> str:
+    def kind(live: Held) -> str:
         tensor = live.tensor
         if tensor.name in outputs and live.name == tensor.name:
             return GRADIENT if outputs[tensor.name] == "grad" else OUTPUT
@@ -288,12 +298,12 @@ def persistent_shares(graph: _core.Graph, total: int) -> list[Share]:
     bytes_of: defaultdict[str, int] = defaultdict(int)
     count: defaultdict[str, int] = defaultdict(int)
     for entry in graph.inputs:
-        if entry.kind in _PERSISTENT_KINDS:  # scalars own no memory
+        if entry.kind in PERSISTENT_KINDS:  # scalars own no memory
             bytes_of[entry.kind] += entry.bytes
             count[entry.kind] += 1
     shares = [
         Share(words, bytes_of[kind], count[kind])
-        for kind, words in _PERSISTENT_KINDS.items()
+        for kind, words in PERSISTENT_KINDS.items()
         if count[kind]
     ]
     rounding = total - sum(bytes_of.values())

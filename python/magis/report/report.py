@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import os
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from magis.errors import PlanError
 from magis.report.edits import Edit, find_edits
 from magis.report.explanation import explain
 from magis.report.explanation_words import Explanation
 from magis.report.found import Found
-from magis.report.modules import NO_MODULE, without_layer_number
+from magis.report.history import SearchHistory
 from magis.report.promised_times import PromisedTimes
+from magis.report.report_words import DONE_TITLE, TIMES_TITLE, done, figures, headline
 from magis.report.reserved import Reserved, reserved_memory
-from magis.report.text import (
-    bytes_text,
-    change_text,
-    copies_text,
-    percent_text,
-    plural,
-    seconds_text,
-)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from magis import _core
+    from magis.report.frontier import FrontierFigures
 
 CAPTURED_BASELINE = "captured graph in program order"
 MEASURED_BASELINE = "eager, measured"
-
-# What is recomputed or swapped is listed one line per (operator, module); more lines than this are
-# summed up.
-_MOST_LINES = 12
-
-_DONE_TITLE = "What was done"
-_TIMES_TITLE = "Times, promised and measured"
 
 # What older plans' reports do not say.
 ADDED_LATER = {
@@ -44,15 +31,16 @@ ADDED_LATER = {
     "reserved": None,
     "baseline_reserved_bytes": 0,
     "promised_times": None,
+    "limit_bytes": 0,
+    "history": None,
 }
 
-STOP_REASONS = {
-    "converged": "nothing was left to try",
-    "time_budget": "the time budget was used up",
-    "state_budget": "the state budget was used up",
-    "interrupted": "it was interrupted",
-    "kept": "the plan was kept from an earlier run",
-}
+
+class WithFigures(Protocol):
+    """A `magis.Frontier`."""
+
+    @property
+    def figures(self) -> FrontierFigures: ...
 
 
 @dataclass(frozen=True)
@@ -95,8 +83,12 @@ class Report:
     reserved: Reserved | None = None  # of a CUDA device's memory, predicted; None: another device
     baseline_reserved_bytes: int = 0  # of the captured graph in program order
     promised_times: PromisedTimes | None = None  # beside measured ones, if the step was run
-    # What `explain` is about: no field, so that it is not saved, compared, copied or shown.
+    limit_bytes: int = 0  # what a limit on memory comes to; 0: the limit is another, or none
+    history: SearchHistory | None = None  # of the search; None: not known
+    # What `explain` and `html` are about: no fields, so that they are not saved, compared, copied
+    # or shown.
     _plan: ClassVar[_core.Plan | None] = None
+    _captured: ClassVar[_core.Graph | None] = None
     _device: ClassVar[_core.DeviceProfile | str | None] = None
 
     @classmethod
@@ -109,6 +101,7 @@ class Report:
         replayed: str,
         times: str = "",
         promised_times: PromisedTimes | None = None,
+        limit_bytes: int | None = None,
         measured_baseline_bytes: int | None = None,
         measured_baseline_seconds: float | None = None,
     ) -> Report:
@@ -160,12 +153,12 @@ class Report:
             captured_seconds=result.baseline_seconds,
             times=times,
             promised_times=promised_times,
+            limit_bytes=limit_bytes or 0,
+            history=SearchHistory.of(result.history) if result.history else None,
             reserved=reserved_memory(result.plan, device),
             baseline_reserved_bytes=_reserved_bytes(reserved_memory(captured, device)),
         )
-        object.__setattr__(report, "_plan", result.plan)
-        object.__setattr__(report, "_device", device)
-        return report
+        return report.about(result.plan, device, result.source)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Report:
@@ -178,10 +171,44 @@ class Report:
             values["reserved"] = Reserved(**values["reserved"])
         if values["promised_times"] is not None:
             values["promised_times"] = PromisedTimes.from_json(values["promised_times"])
+        if values["history"] is not None:
+            values["history"] = SearchHistory.from_json(values["history"])
         return cls(**values)
 
     def __getstate__(self) -> dict[str, Any]:
         return {entry.name: getattr(self, entry.name) for entry in fields(self)}
+
+    def about(self, plan: _core.Plan, device: _core.Device, captured: _core.Graph | None) -> Report:
+        """This report, which `explain` and `html` then speak of in full.
+
+        captured: the graph that the plan was made for, if it is known.
+        """
+        object.__setattr__(self, "_plan", plan)
+        object.__setattr__(self, "_device", device)
+        object.__setattr__(self, "_captured", captured)
+        return self
+
+    @property
+    def captured(self) -> _core.Graph | None:
+        """The graph that the plan was made for; None where that is not known."""
+        return self._captured
+
+    def html(self, path: str | os.PathLike[str], *, frontier: WithFigures | None = None) -> None:
+        """Writes one page, which needs nothing else, with memory over time before and after, what
+        is live at the peak and whose it is, what runs when, and each decision.
+
+        frontier: a `magis.Frontier` of this step, whose plans are shown around this one.
+
+        Raises PlanError if `path` cannot be written, or for a report without its plan, such as one
+        read from JSON alone; MissingExtraError if plotly is not installed.
+        """
+        from magis.report.page import report_data, write_page
+
+        if self._plan is None:
+            raise PlanError("this report has no plan to show; `magis report` reads a plan file")
+        figures = None if frontier is None else frontier.figures
+        device = self._device or self.device
+        write_page(path, report_data(self._plan, device, self, self._captured, frontier=figures))
 
     def explain(self) -> Explanation:
         """The plan in words: what runs in parts, recomputed and swapped, what that saved and cost,
@@ -205,14 +232,14 @@ class Report:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [text for text, _ in _headline(self)]
-        lines += ["", *(f"  {name:<11}  {text}" for name, text in _figures(self))]
+        lines = [text for text, _ in headline(self)]
+        lines += ["", *(f"  {name:<11}  {text}" for name, text in figures(self))]
         if self.promised_times is not None:
-            lines += ["", _TIMES_TITLE]
+            lines += ["", TIMES_TITLE]
             lines += [f"  {name:<12}  {text}" for name, text in self.promised_times.rows()]
         if self.edits:
-            lines += ["", _DONE_TITLE]
-            for line, rows in _done(self):
+            lines += ["", DONE_TITLE]
+            for line, rows in done(self):
                 lines += [f"  {line}", *("  " + "  ".join(cells) for cells in rows)]
         return "\n".join(lines)
 
@@ -232,173 +259,18 @@ class Report:
                 table.add_row(*(Text(cell) for cell in row[:-1]), Dotted(row[-1]))
             return Padding(table, (0, 0, 0, 2), expand=False)
 
-        parts: list[RenderableType] = [Text(text, style=style) for text, style in _headline(self)]
-        parts += [Text(""), grid(_figures(self))]
+        parts: list[RenderableType] = [Text(text, style=style) for text, style in headline(self)]
+        parts += [Text(""), grid(figures(self))]
         if self.promised_times is not None:
-            parts += [Text(""), Text(_TIMES_TITLE, style="bold")]
+            parts += [Text(""), Text(TIMES_TITLE, style="bold")]
             parts.append(grid(list(self.promised_times.rows())))
         if self.edits:
-            parts += [Text(""), Text(_DONE_TITLE, style="bold")]
-            for line, rows in _done(self):
+            parts += [Text(""), Text(DONE_TITLE, style="bold")]
+            for line, rows in done(self):
                 parts.append(Padding(Text(line), (0, 0, 0, 2)))
                 parts += [grid(rows)] if rows else []
         return Group(*parts)
 
 
-def _headline(report: Report) -> list[tuple[str, str]]:
-    """Lines and their styles: what was gained, and whether the limit holds."""
-    before, after = report.baseline_peak_bytes, report.promised_peak_bytes
-    lines = []
-    if report.gained:
-        share = percent_text(after, before)
-        text = f"Peak memory {bytes_text(before)} -> {bytes_text(after)} ({share} of before), "
-        lines.append(
-            (text + f"time {change_text(report.seconds, report.baseline_seconds)}", "bold")
-        )
-    else:
-        lines.append(("NOTHING WAS GAINED: " + _why_nothing(report), "bold red"))
-    if not report.met:
-        lines.append((f"LIMIT NOT MET: {report.limit}. This is the best plan found.", "bold red"))
-    return lines
-
-
-def _why_nothing(report: Report) -> str:
-    peak = bytes_text(report.promised_peak_bytes)
-    if report.promised_peak_bytes > report.baseline_peak_bytes:
-        return f"the peak is {peak}, more than {bytes_text(report.baseline_peak_bytes)} before."
-    if report.promised_peak_bytes <= report.lower_bound_bytes:
-        return f"the peak stays {peak}, which is the lower bound already."
-    if report.stop_reason == "converged":
-        if report.met:
-            return f"the peak stays {peak}; it keeps the limit as it is, nothing was left to try."
-        return f"the peak stays {peak}; no order and no recomputation lowers it within the limit."
-    reason = STOP_REASONS.get(report.stop_reason, report.stop_reason)
-    return f"the peak stays {peak}. The search ended because {reason}."
-
-
-def _figures(report: Report) -> list[tuple[str, ...]]:
-    """(what, figures) pairs."""
-    above = report.promised_peak_bytes - report.lower_bound_bytes
-    distance = f"the plan is {bytes_text(above)} above it" if above > 0 else "the plan reaches it"
-    reason = STOP_REASONS.get(report.stop_reason, report.stop_reason)
-    rows = [
-        ("limit", f"{report.limit}: {'met' if report.met else 'not met'}"),
-        (
-            "promised",
-            f"{bytes_text(report.promised_peak_bytes)} = {bytes_text(report.persistent_bytes)}"
-            f" persistent + {bytes_text(report.transient_peak_bytes)} in the step",
-        ),
-        (
-            "host",
-            f"{bytes_text(report.host_bytes)} at most for tensors that leave the device"
-            if report.host_bytes
-            else "",
-        ),
-        ("before", f"{bytes_text(report.baseline_peak_bytes)} ({report.baseline_source})"),
-        ("reserved", _reserved_text(report)),
-        (
-            "time",
-            f"{seconds_text(report.seconds)}, before {seconds_text(report.baseline_seconds)}"
-            f" (profile {report.device})",
-        ),
-        ("", report.times),
-        ("lower bound", f"{bytes_text(report.lower_bound_bytes)}; {distance}"),
-        ("", report.lower_bound_reason),
-        (
-            "search",
-            f"{report.states_scored:,} states scored, {report.states_evaluated:,} evaluated"
-            f" in {seconds_text(report.wall_seconds)}; {reason}",
-        ),
-        ("replay", report.replayed),
-    ]
-    return [(name, text) for name, text in rows if text]
-
-
 def _reserved_bytes(reserved: Reserved | None) -> int:
     return 0 if reserved is None else reserved.reserved_bytes
-
-
-def _reserved_text(report: Report) -> str:
-    if report.reserved is None:
-        return ""
-    return f"{report.reserved}, before {bytes_text(report.baseline_reserved_bytes)} (predicted)"
-
-
-def _done(report: Report) -> list[tuple[str, list[tuple[str, ...]]]]:
-    """(what was done, to whom: rows of a table)."""
-    lines = []
-    rules = [f"{e['rule']} {e['times']:,} x" for e in report.edits if e["kind"] == "rewrite"]
-    if rules:
-        lines.append("rewritten: " + ", ".join(rules))
-    for edit in report.edits:
-        if edit["kind"] == "reorder":
-            moved = plural(edit["moved"], "operator")
-            lines.append(f"order changed: {moved} of {edit['operators']:,} moved")
-        if edit["kind"] == "split":
-            parts = f"{plural(edit['parts'], 'part')} of {edit['part']:,} of {edit['length']:,}"
-            if rest := edit["length"] % edit["part"]:
-                parts += f", the last of {rest:,}"
-            lines.append(
-                f"split: {plural(edit['operators'], 'operator')} in {parts} ({edit['loop']})"
-            )
-    done: list[tuple[str, list[tuple[str, ...]]]] = [(line, []) for line in lines]
-    again = [edit for edit in report.edits if edit["kind"] == "recompute"]
-    if again:
-        seconds = seconds_text(sum(edit["seconds"] for edit in again))
-        line = f"recomputed: {plural(len(again), 'operator')}, {seconds} a step"
-        done.append((line, _aligned(_grouped(again))))
-    swapped = [edit for edit in report.edits if edit["kind"] == "swap"]
-    if swapped:
-        moved = copies_text(
-            report.bytes_to_host,
-            report.bytes_to_device,
-            report.copy_seconds,
-            report.exposed_seconds,
-        )
-        line = f"swapped: {plural(len(swapped), 'tensor')}, {moved}"
-        done.append((line, _aligned(_grouped(swapped))))
-    return done
-
-
-def _grouped(edits: list[Edit]) -> list[tuple[str, ...]]:
-    """(times, operator, bytes, time, module) per operator and place, the costliest first."""
-    groups: defaultdict[tuple[str, str], list[Edit]] = defaultdict(list)
-    for edit in edits:
-        groups[edit["operator"], without_layer_number(edit["module"])].append(edit)
-    ranked = sorted(
-        groups.items(), key=lambda item: (-sum(edit["seconds"] for edit in item[1]), item[0])
-    )
-    rows = [
-        _row(group, operator, group[0]["module"] if len(group) == 1 else module)
-        for (operator, module), group in ranked[:_MOST_LINES]
-    ]
-    if rest := [edit for _, group in ranked[_MOST_LINES:] for edit in group]:
-        rows.append((*_row(rest, "others", "")[:-1], ""))
-    return rows
-
-
-def _row(group: list[Edit], operator: str, module: str) -> tuple[str, ...]:
-    return (
-        f"{sum(edit['times'] for edit in group)} x",
-        operator,
-        bytes_text(sum(edit["bytes"] for edit in group)),
-        seconds_text(sum(edit["seconds"] for edit in group)),
-        module or NO_MODULE,
-    )
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Numbers to the right, words to the left; the last column as it is."""
-    if not rows:
-        return []
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        (
-            runs.rjust(widths[0]),
-            operator.ljust(widths[1]),
-            size.rjust(widths[2]),
-            time.rjust(widths[3]),
-            module,
-        )
-        for runs, operator, size, time, module in rows
-    ]

@@ -107,6 +107,10 @@ class FrontierPoint:
     def cpu_seconds(self) -> float:
         return self.frontier.cpu_seconds
 
+    @property
+    def history(self) -> Sequence[_core.Progress]:
+        return ()  # it is told for a limit, of which a frontier has none
+
 
 class Frontier:
     """Plans of one step from the fastest to the smallest, each slower and smaller than the one

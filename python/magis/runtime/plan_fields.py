@@ -84,13 +84,15 @@ def check_fields(content: Mapping[str, Any], name: str) -> None:
     plain = {field: kind for field, kind in types.items() if kind in _WORDS}
     report = {**ADDED_LATER, **content["report"]}
     check_object(report, plain, name, "report.")
-    try:
-        Report.from_json(report)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        parts = [field for field in types if field not in plain and report[field] is not None]
-        raise wrong_field(
-            name, f"report.{parts[0]}", "as magis wrote it, or null", report[parts[0]]
-        ) from None
+    for field in types:
+        if field in plain or report[field] is None:
+            continue
+        others = {part: None for part in types if part not in plain and part != field}
+        try:
+            Report.from_json({**report, **others})
+        except (AttributeError, KeyError, TypeError, ValueError):
+            wanted = "as magis wrote it, or null"
+            raise wrong_field(name, f"report.{field}", wanted, report[field]) from None
     for index, edit in enumerate(content["report"]["edits"]):
         _check_edit(edit, name, f"report.edits[{index}]")
 

@@ -2,17 +2,20 @@
 
     {"magis": "0.1.0", "format": 1, "device": "cpu", "limit": "...", "promise": {...}, "decisions":
     {...}, "report": {...},
-     "text": "magis 1 ..."}
+     "graph": "eJy...", "text": "magis 1 ..."}
 
-The text is the plan; everything else is for people and tools that look at it. Reading one runs
-nothing.
+The text is the plan; everything else is for people and tools that look at it. `graph` is the text
+of the captured graph, compressed and as base64, where the plan's own graph is another. Reading one
+runs nothing.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 OUTPUT_COUNT = "outputs"
 FORMAT = 1
 
+# Of a captured graph's text that is unpacked; more is no graph of ours.
+_MOST_TEXT = 1 << 30
 
 _SCRATCH = re.compile(r" scratch \d+$", re.MULTILINE)
 
@@ -47,6 +52,7 @@ class PlanFile:
     report: Report
     text: str
     captured: str  # fingerprint of the graph that was captured; "": not recorded
+    graph: str = ""  # the captured graph's text, packed; "": not recorded, or the plan's own
 
 
 def without_scratch(graph: _core.Graph, name: str) -> _core.Graph:
@@ -85,6 +91,7 @@ def envelope(plan: _core.Plan, report: Report, captured: str = "") -> str:
         },
         "report": report.to_json(),
         "captured": captured,
+        "graph": _packed(report.captured) if plan.graph.altered else "",
         "text": plan.text(),
     }
     return json.dumps(content, indent=1) + "\n"
@@ -139,7 +146,30 @@ def parse_envelope(text: str, name: str) -> PlanFile:
         report=Report.from_json(content["report"]),
         text=content["text"],
         captured=str(content.get("captured", "")),
+        graph=str(content.get("graph", "")),
     )
+
+
+def captured_graph(saved: PlanFile, plan: _core.Plan, name: str) -> _core.Graph | None:
+    """The graph that a file's plan was made for; None if the file does not say. Raises PlanError if
+    it is damaged, or is not the one that the file speaks of; `name` is what messages call the file.
+    """
+    if not saved.graph:
+        return None if plan.graph.altered else plan.graph
+    try:
+        text = zlib.decompressobj().decompress(base64.b64decode(saved.graph), _MOST_TEXT)
+        graph = parse_graph(text.decode("utf-8"), f"{name} (graph)")
+    except (ValueError, zlib.error):
+        raise PlanError(f'{name}: the plan\'s field "graph" is damaged; make it again') from None
+    if saved.captured and captured_fingerprint(graph) != saved.captured:
+        raise PlanError(f'{name}: the field "graph" holds another graph than the plan was made for')
+    return graph
+
+
+def _packed(graph: _core.Graph | None) -> str:
+    if graph is None:
+        return ""
+    return base64.b64encode(zlib.compress(graph.text().encode("utf-8"))).decode("ascii")
 
 
 def _json(text: str, name: str) -> Any:

@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -84,6 +85,10 @@ class KeptPlan:
     @property
     def baseline_seconds(self) -> float:
         return self.report.captured_seconds
+
+    @property
+    def history(self) -> Sequence[_core.Progress]:
+        return ()  # of an earlier search, in the kept report
 
 
 class PlanStore:

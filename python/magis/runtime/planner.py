@@ -175,7 +175,7 @@ def search(
 
         def text() -> str:
             found = alone()
-            return kept_text(request, found, _report(found, settings))
+            return kept_text(request, found, _report(found, settings, bound))
 
         name = "the plan of the first process"
         result = kept_plan(replicas.from_first(text), name, graph, request)
@@ -213,7 +213,7 @@ def _search_alone(
     if kept is None:
         _verify(result, settings)
     if kept is None and known is None and settings.store is not None:
-        settings.store.keep(request, result, _report(result, settings))
+        settings.store.keep(request, result, _report(result, settings, bound))
     return result
 
 
@@ -232,11 +232,12 @@ def _kept(request: Request, graph: _core.Graph, settings: SearchSettings) -> Kep
     return plan
 
 
-def _report(result: Found, settings: SearchSettings) -> Report:
+def _report(result: Found, settings: SearchSettings, bound: Bound) -> Report:
     return Report.build(
         result,
         device=settings.device,
         limit_text=str(settings.limit),
+        limit_bytes=bound.memory_bytes,
         replayed="not replayed yet",
         times="" if settings.refinement is None else settings.refinement.words(result.plan),
     )

@@ -180,7 +180,7 @@ class Workshop:
             tell_nothing_gained(result, settings, before, stacklevel=4)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # eager's run has left blocks behind that the plan never needs
-        report = self._report(result, settings, replayed, measured, contest)
+        report = self._report(result, settings, bound, replayed, measured, contest)
         planned = Planned(step, report, {step.base: report})
         if captured.guards is not None:
             planned.guards = GuardProgram(captured.guards, arguments.paths, self.device)
@@ -262,13 +262,15 @@ class Workshop:
         bound = bound_for_accumulation(settings, bound, adding)
         result, plan = self._search(adding, settings, bound)
         tell_not_met(result, settings, bound, stacklevel=6)
-        planned.reports[plan] = self._report(result, settings, planned.report.replayed, None)
+        replayed = planned.report.replayed
+        planned.reports[plan] = self._report(result, settings, bound, replayed, None)
         return plan
 
     def _report(
         self,
         result: Found,
         settings: SearchSettings,
+        bound: Bound,
         replayed: str,
         measured: int | None,
         contest: Contest | None = None,
@@ -281,6 +283,7 @@ class Workshop:
             result,
             device=settings.device,
             limit_text=str(settings.limit),
+            limit_bytes=bound.memory_bytes,
             replayed=replayed,
             times="; ".join(times),
             promised_times=None if outcome is None else outcome.times,

@@ -92,7 +92,7 @@ site @7 "a.\\"b\\"" "m.py:1"
     assert loops.place("n2") == loops.place("yr") == "in part of r1 (5 of 8)"
     assert loops.place("y") == loops.place("e1") == loops.place("z") == ""
     assert loops.results == {
-        "yr": LoopResult("r2", True, 'a."b"', "m.py:1"),
-        "y": LoopResult("r1", True, "", ""),
+        "yr": LoopResult("r2", True, 'a."b"', "m.py:1", True),
+        "y": LoopResult("r1", True, "", "", False),
     }
     assert loops.backward == {"n1", "e2", "e1"}

@@ -1,0 +1,221 @@
+"use strict";
+// What is live at one moment of one run, by module tree and by source line.
+
+// Of more leaves than this the smallest of each parent are one.
+const MOST_LEAVES = 250;
+// Smaller parts of the whole have no room for their names.
+const LEAST_NAMED = 1 / 150;
+const NOWHERE = "(outside any module)";
+
+function showMoment(run, moment) {
+  state.run = run;
+  state.moment = moment;
+  liveControls();
+  liveFigures();
+  data.runs.forEach((other, index) => {
+    const range = byId(`memory-${index}`).layout.xaxis.range;
+    memoryFigure(other, index, range[0], range[1]);
+  });
+  enginesFigure(0, data.runs[run].seconds);
+}
+
+function liveControls() {
+  const controls = byId("live-controls");
+  controls.replaceChildren();
+  if (data.runs.length > 1) {
+    const options = data.runs.map((run, index) => [String(index), run.label]);
+    choice(controls, "which run", options, String(state.run), (index) => showMoment(Number(index), data.runs[index].peak));
+  }
+  const run = data.runs[state.run];
+  if (state.moment !== run.peak) {
+    const back = element("button", "back to the peak");
+    back.type = "button";
+    back.addEventListener("click", () => showMoment(state.run, run.peak));
+    controls.append(back);
+  }
+}
+
+function liveFigures() {
+  const run = data.runs[state.run];
+  if (!run.count) return;
+  const rows = liveRows(run, state.moment);
+  const where = state.moment === run.peak ? "At the peak" : "At this moment";
+  byId("live-at").textContent = `${where} (${run.label}): ${bytesText(run.total[state.moment])}; ${momentLines(run, state.moment).join("; ")}`;
+  icicle("live-modules", moduleTree(run, rows));
+  icicle("live-sources", sourceTree(run, rows));
+  moduleTable(run, rows);
+  kindTable(run);
+}
+
+// ---- trees: ids are paths, values add up exactly
+
+class Tree {
+  constructor(name) {
+    this.leaves = 0;
+    this.nodes = new Map([["", { name, parent: null, bytes: 0, leaves: [], children: 0 }]]);
+  }
+
+  node(path, name, parent) {
+    if (!this.nodes.has(path)) {
+      this.nodes.set(path, { name, parent, bytes: 0, leaves: [], children: 0 });
+      this.nodes.get(parent).children++;
+    }
+    return path;
+  }
+
+  add(path, leaf) {
+    this.leaves++;
+    this.nodes.get(path).leaves.push(leaf);
+    for (let at = path; at !== null; at = this.nodes.get(at).parent) this.nodes.get(at).bytes += leaf.bytes;
+  }
+}
+
+function leafOf(run, row) {
+  const table = run.tensors;
+  const maker = table.operator[row];
+  const lines = [
+    `<b>%${escaped(text(table.name[row]))}</b> ${escaped(text(table.type[row]))}`,
+    escaped(text(table.role[row])),
+    maker >= 0 ? `${escaped(text(run.operators.operator[maker]))}: ${escaped(text(run.operators.shapes[maker]))}` : "there before the step",
+    escaped([text(table.module[row]) || NOWHERE, text(table.source[row])].filter((word) => word).join("  ")),
+  ];
+  return { bytes: table.bytes[row], kind: table.kind[row], name: `%${text(table.name[row])}`, lines, row };
+}
+
+function scratchLeaf(run) {
+  const scratch = run.moments.scratch[state.moment];
+  if (!scratch) return null;
+  return { bytes: scratch, kind: data.kinds.indexOf("workspace"), name: "workspace", lines: momentLines(run, state.moment).map(escaped), row: -1 };
+}
+
+function moduleTree(run, rows) {
+  const tree = new Tree("the step");
+  const place = (module) => {
+    if (!module) return tree.node(NOWHERE, NOWHERE, "");
+    let path = "";
+    for (const part of module.split(".")) path = tree.node(path ? `${path}.${part}` : part, part, path);
+    return path;
+  };
+  for (const row of rows) {
+    const kind = data.kinds[run.tensors.kind[row]];
+    const module = text(run.tensors.module[row]);
+    const batch = run.tensors.operator[row] < 0 && !module;
+    tree.add(batch ? tree.node("(inputs)", "(inputs)", "") : place(module), leafOf(run, row));
+  }
+  const scratch = scratchLeaf(run);
+  if (scratch) tree.add(place(text(run.operators.module[run.moments.operator[state.moment]])), scratch);
+  return tree;
+}
+
+function sourceTree(run, rows) {
+  const tree = new Tree("the step");
+  const place = (source, missing) => {
+    if (!source) return tree.node(missing, missing, "");
+    const [, file, line] = source.match(/^(.*):(\d+)$/) || [null, source, ""];
+    const path = tree.node(file, file, "");
+    return line ? tree.node(source, `line ${line}`, path) : path;
+  };
+  for (const row of rows) {
+    const missing = run.tensors.operator[row] < 0 ? "(there before the step)" : "(no source line)";
+    tree.add(place(text(run.tensors.source[row]), missing), leafOf(run, row));
+  }
+  const scratch = scratchLeaf(run);
+  if (scratch) tree.add(place(text(run.operators.source[run.moments.operator[state.moment]]), "(no source line)"), scratch);
+  return tree;
+}
+
+// Leaves that are drawn for a node: all, or the largest and the sum of the others.
+function drawnLeaves(tree, node, total) {
+  const leaves = [...node.leaves].sort((a, b) => b.bytes - a.bytes);
+  if (tree.leaves <= MOST_LEAVES) return leaves;
+  const kept = leaves.filter((leaf) => leaf.bytes > total / 500 || isHit(leaf.row));
+  const rest = leaves.filter((leaf) => !kept.includes(leaf));
+  if (rest.length < 2) return leaves;
+  const bytes = rest.reduce((sum, leaf) => sum + leaf.bytes, 0);
+  return [...kept, { bytes, kind: rest[0].kind, name: plural(rest.length, "smaller tensor"), lines: [`${plural(rest.length, "tensor")}`], row: -1 }];
+}
+
+function icicle(id, tree) {
+  const total = tree.nodes.get("").bytes;
+  const figure = { ids: [], labels: [], texts: [], parents: [], values: [], colours: [], hovers: [] };
+  const put = (key, name, parent, bytes, colour, hover) => {
+    figure.ids.push(key);
+    figure.labels.push(escaped(name));
+    figure.texts.push(bytes < total * LEAST_NAMED ? "" : `${escaped(name)} ${bytesText(bytes)}`);
+    figure.parents.push(parent);
+    figure.values.push(bytes);
+    figure.colours.push(colour);
+    figure.hovers.push(`${hover}<br>${bytesText(bytes)}, ${percent(bytes, total)}`);
+  };
+  const order = [...tree.nodes].sort((a, b) => b[1].bytes - a[1].bytes);
+  for (const [path, node] of order) {
+    if (!node.bytes) continue;
+    put(`/${path}`, node.name, node.parent === null ? "" : `/${node.parent}`, node.bytes, css("--panel"), escaped(path || node.name));
+    for (const leaf of drawnLeaves(tree, node, total)) {
+      if (!leaf.bytes) continue;
+      const faded = state.query && !isHit(leaf.row) ? "40" : "";
+      put(`/${path}#${leaf.name}`, leaf.name, `/${path}`, leaf.bytes, kindColour(leaf.kind) + faded, leaf.lines.join("<br>"));
+    }
+  }
+  const trace = {
+    type: "icicle",
+    ids: figure.ids, labels: figure.labels, text: figure.texts, parents: figure.parents, values: figure.values,
+    branchvalues: "total", sort: true, maxdepth: 8,
+    marker: { colors: figure.colours, line: { color: css("--back"), width: 1 } },
+    hovertext: figure.hovers, hovertemplate: "%{hovertext}<extra></extra>",
+    textinfo: "text",
+    tiling: { orientation: "v", pad: 1 },
+    pathbar: { visible: true, side: "top" },
+    root: { color: "rgba(0,0,0,0)" },
+  };
+  draw(id, [trace], layout(id === "live-modules" ? 440 : 300, { margin: { l: 4, r: 4, t: 26, b: 4 } }));
+}
+
+// ---- tables beside
+
+// Where tensors were made, the largest modules first.
+function moduleTable(run, rows) {
+  const found = new Map();
+  for (const row of rows) {
+    const module = text(run.tensors.module[row]) || (run.tensors.operator[row] < 0 ? "(inputs)" : NOWHERE);
+    const entry = found.get(module) || { bytes: 0, tensors: 0 };
+    entry.bytes += run.tensors.bytes[row];
+    entry.tensors++;
+    found.set(module, entry);
+  }
+  const total = run.total[state.moment];
+  const ranked = [...found].sort((a, b) => b[1].bytes - a[1].bytes).slice(0, 10);
+  const table = tableOf(["module", "live", "of all", "tensors"], ranked.map(([module, entry]) => [module, bytesText(entry.bytes), percent(entry.bytes, total), number(entry.tensors)]));
+  table.querySelectorAll("tbody tr").forEach((line, index) => share(line.children[0], ranked[index][1].bytes / ranked[0][1].bytes));
+  byId("live-rows").replaceChildren(element("h3", "Modules that hold most"), table);
+}
+
+function kindTable(run) {
+  const total = run.total[state.moment];
+  const rows = data.kinds
+    .map((name, kind) => [name, run.byKind[kind][state.moment]])
+    .filter(([, bytes]) => bytes > 0)
+    .sort((a, b) => b[1] - a[1]);
+  const table = tableOf(["kind", "live", "of all"], rows.map(([name, bytes]) => [name, bytesText(bytes), percent(bytes, total)]));
+  byId("live-kinds").replaceChildren(element("h3", "By kind"), table);
+}
+
+function share(cell, part) {
+  const bar = element("span", undefined, "share");
+  bar.style.width = `${(100 * part).toFixed(1)}%`;
+  cell.append(bar);
+}
+
+// All columns but the first hold numbers unless `words` names them.
+function tableOf(names, rows, words = []) {
+  const table = element("table");
+  const head = table.createTHead().insertRow();
+  const kind = (column) => (column > 0 && !words.includes(names[column]) ? "number" : "");
+  names.forEach((name, column) => head.append(element("th", name, kind(column))));
+  const body = table.createTBody();
+  for (const row of rows) {
+    const line = body.insertRow();
+    row.forEach((cell, column) => line.append(element("td", cell, kind(column))));
+  }
+  return table;
+}

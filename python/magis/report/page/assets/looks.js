@@ -1,0 +1,101 @@
+"use strict";
+// Colours, axes and the small parts that figures share.
+
+const KIND_COLOURS = {
+  light: ["#3b6fb6", "#8fb8e8", "#b7bcc6", "#d9822b", "#2f9e77", "#c9573f", "#8e63b0", "#5b5f66"],
+  dark: ["#5f94dc", "#a9cbf2", "#7b8494", "#eda35a", "#52c49a", "#e8806a", "#b48ad8", "#c3c8d0"],
+};
+const LINE_COLOURS = { limit: "#b3261e", "lower bound": "#1f7a4d" };
+const kindColour = (kind) => KIND_COLOURS[state.theme][kind];
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const byId = (id) => document.getElementById(id);
+
+function layout(height, more) {
+  return {
+    height,
+    margin: { l: 76, r: 20, t: 12, b: 40 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 12.5, color: css("--text") },
+    hoverlabel: { align: "left", bgcolor: css("--panel"), bordercolor: css("--line"), font: { color: css("--text"), size: 12.5 }, namelength: -1 },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--faint"), activecolor: css("--text") },
+    showlegend: false,
+    ...more,
+  };
+}
+
+function axis(more) {
+  return { gridcolor: css("--line"), linecolor: css("--line"), zerolinecolor: css("--line"), ...more };
+}
+
+const CONFIG = { displaylogo: false, doubleClick: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+
+function draw(id, traces, look) {
+  return Plotly.react(id, traces, look, CONFIG);
+}
+
+// Ticks at round numbers of a unit of 1024s.
+function byteTicks(most) {
+  let unit = 1;
+  while (most / unit >= 1024 && unit < 1024 ** 4) unit *= 1024;
+  const step = roundStep(most / unit / 5) * unit;
+  const values = [];
+  for (let at = 0; at <= most * 1.0001; at += step) values.push(at);
+  return { tickvals: values, ticktext: values.map((value) => (value ? bytesText(value).replace(/\.?0+ /, " ") : "0")) };
+}
+
+function roundStep(rough) {
+  const power = 10 ** Math.floor(Math.log10(rough || 1));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
+}
+
+function timeAxis(more) {
+  if (state.axis !== "time") return axis({ title: { text: "moment, in program order" }, ...more });
+  return axis({ title: { text: "time" }, ticksuffix: " s", exponentformat: "none", ...more });
+}
+
+// A row of buttons, of which one is down.
+function choice(parent, label, options, current, chosen) {
+  const group = document.createElement("span");
+  group.className = "group";
+  group.setAttribute("role", "group");
+  group.setAttribute("aria-label", label);
+  for (const [value, words] of options) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = words;
+    button.dataset.value = value;
+    button.setAttribute("aria-pressed", String(value === current));
+    button.addEventListener("click", () => {
+      for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
+      chosen(value);
+    });
+    group.append(button);
+  }
+  parent.append(group);
+}
+
+function element(name, words, className) {
+  const made = document.createElement(name);
+  if (words !== undefined) made.textContent = words;
+  if (className) made.className = className;
+  return made;
+}
+
+// The legend of kinds that hold something in some run.
+function kindLegend(parent) {
+  const legend = element("span", undefined, "legend");
+  data.kinds.forEach((name, kind) => {
+    if (!data.runs.some((run) => run.byKind[kind].some((bytes) => bytes > 0))) return;
+    const entry = element("span", name);
+    const swatch = element("i");
+    swatch.style.background = kindColour(kind);
+    entry.prepend(swatch);
+    legend.append(entry);
+  });
+  parent.append(legend);
+}
+
+function hitColour() {
+  return state.theme === "dark" ? "#ffd54a" : "#101418";
+}

@@ -1,0 +1,167 @@
+"use strict";
+// The page's data, and what figures ask of it. `data` is what `magis.report.page.data` makes.
+
+let data = null;
+const state = { run: 0, moment: 0, axis: "time", view: null, query: "", theme: "light" };
+const MOMENTS = { run: 0, load: 1, wait: 2, repeat: 3 };
+
+async function unpacked(id) {
+  const packed = atob(document.getElementById(id).textContent.trim());
+  const bytes = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+// Adds to each run what is counted once: bytes by kind at each moment, and totals.
+function prepare(found) {
+  data = found;
+  for (const run of data.runs) {
+    const count = run.moments.start.length;
+    const kinds = data.kinds.map(() => new Float64Array(count));
+    addUp(run, kinds, (row) => run.tensors.kind[row]);
+    const scratch = data.kinds.indexOf("workspace");
+    for (let m = 0; m < count; m++) kinds[scratch][m] += run.moments.scratch[m];
+    run.byKind = kinds;
+    run.total = run.moments.live.map((live) => live + run.persistent_bytes);
+    run.host_live = new Float64Array(count);
+    run.host.tensor.forEach((_, row) => spread(run.host_live, run.host, row));
+    sums(run.host_live);
+    run.count = count;
+  }
+  state.run = data.runs.length - 1;
+  state.moment = data.runs[state.run].peak;
+}
+
+// Differences at both ends, then running sums: each lifetime is looked at once.
+function spread(into, table, row) {
+  into[table.first[row]] += table.bytes[row];
+  if (table.last[row] + 1 < into.length) into[table.last[row] + 1] -= table.bytes[row];
+}
+
+function sums(values) {
+  for (let m = 1; m < values.length; m++) values[m] += values[m - 1];
+  return values;
+}
+
+function addUp(run, series, which) {
+  for (let row = 0; row < run.tensors.name.length; row++) {
+    const place = which(row);
+    if (place >= 0) spread(series[place], run.tensors, row);
+  }
+  series.forEach(sums);
+}
+
+const text = (number) => data.texts[number];
+
+function liveRows(run, moment) {
+  const { first, last } = run.tensors;
+  const rows = [];
+  for (let row = 0; row < first.length; row++) {
+    if (first[row] <= moment && moment <= last[row]) rows.push(row);
+  }
+  return rows;
+}
+
+// ---- words
+
+function bytesText(count) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let value = count, unit = 0;
+  while (Math.abs(Number(value.toFixed(2))) >= 1024 && unit < 4) { value /= 1024; unit++; }
+  return unit === 0 ? `${count} B` : `${value.toFixed(2)} ${units[unit]}`;
+}
+
+function secondsText(seconds) {
+  for (const [scale, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "us"]]) {
+    if (Math.abs(seconds) >= scale || (unit === "us" && seconds !== 0)) {
+      const value = seconds / scale, size = Math.abs(value);
+      return `${value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)} ${unit}`;
+    }
+  }
+  return "0 s";
+}
+
+const number = (count) => count.toLocaleString("en");
+const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "-");
+
+// For Plotly's labels, which read a little HTML, and for innerHTML.
+function escaped(words) {
+  return String(words).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
+}
+
+// At what an operator is, in lines.
+function momentLines(run, moment) {
+  const { kind, operator, copy, start, end } = run.moments;
+  const lines = [];
+  const row = operator[moment];
+  if (kind[moment] === MOMENTS.wait) lines.push("waiting for copies");
+  if (kind[moment] === MOMENTS.repeat) lines.push("the loop's other parts, each like the first");
+  if (row >= 0) {
+    const table = run.operators;
+    const what = text(table.operator[row]);
+    const name = `%${text(table.name[row])}${copy[moment] ? `.${copy[moment]}` : ""}`;
+    if (kind[moment] === MOMENTS.load) lines.push(`coming back from the host: ${name}`);
+    else lines.push(`${what}  ${name}${copy[moment] ? " (computed again)" : ""}`);
+    lines.push(text(table.shapes[row]));
+    const place = [text(table.module[row]) || "(outside any module)", text(table.source[row])];
+    lines.push(place.filter((word) => word).join("  "));
+    if (text(table.loop[row])) lines.push(`in parts: loop ${text(table.loop[row])}`);
+  }
+  const seconds = end[moment] - start[moment];
+  lines.push(`${secondsText(seconds)}, from ${secondsText(start[moment])} on`);
+  return lines;
+}
+
+function peakPlace(run, moment) {
+  const row = run.moments.operator[moment];
+  if (row === undefined || row < 0) return "";
+  const where = text(run.operators.module[row]) || text(run.operators.source[row]);
+  return text(run.operators.operator[row]) + (where ? ` of ${where}` : "");
+}
+
+// ---- which moments are drawn
+
+const MOST_DRAWN = 1000;
+
+// Positions of moments between two values of the axis: all of them, or of each stretch the one with
+// most and the one with least memory, so that no height is lost. `must` are kept in any case.
+function drawn(run, from, to, must) {
+  const at = axisOf(run);
+  let first = lowerBound(at, from), last = lowerBound(at, to);
+  first = Math.max(0, first - 1);
+  last = Math.min(run.count - 1, last);
+  const every = last - first + 1;
+  if (every <= MOST_DRAWN) return Array.from({ length: Math.max(0, every) }, (_, i) => first + i);
+  const stretches = MOST_DRAWN / 2;
+  const kept = new Set([first, last, ...must.filter((m) => m >= first && m <= last)]);
+  for (let s = 0; s < stretches; s++) {
+    const begin = first + Math.floor((every * s) / stretches);
+    const end = first + Math.floor((every * (s + 1)) / stretches);
+    let most = begin, least = begin;
+    for (let m = begin; m < end; m++) {
+      if (run.total[m] > run.total[most]) most = m;
+      if (run.total[m] < run.total[least]) least = m;
+    }
+    kept.add(most).add(least);
+  }
+  return [...kept].sort((a, b) => a - b);
+}
+
+function axisOf(run) {
+  if (state.axis === "time") return run.moments.start;
+  run.positions = run.positions || Array.from({ length: run.count }, (_, i) => i);
+  return run.positions;
+}
+
+const axisEnd = (run) => (state.axis === "time" ? run.seconds : run.count);
+
+function lowerBound(sorted, value) {
+  let low = 0, high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,132 @@
+"""The page: a template, its scripts, plotly.js and the data, in one file.
+
+Data and library stand in it compressed and as base64, so that no name can end the script element
+that holds it, and the page of a large step stays small. What a reader without scripts sees,
+headline, facts and sentences, is written as HTML.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import os
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from magis.errors import MissingExtraError, PlanError
+from magis.files import write_text
+
+Json = dict[str, Any]
+
+_SCRIPTS = ("model", "looks", "memory", "live", "engines", "tables", "search", "main")
+_FIELD = re.compile(r"\{(\w+)\}")
+# What is not to be shown as it is: C0 and C1 controls, half of a surrogate pair, line and paragraph
+# separators, and what turns the direction of writing.
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def page_text(data: Json) -> str:
+    """The whole page of `magis.report.page.data.report_data`'s object.
+
+    Raises MissingExtraError if plotly, which brings plotly.js along, is not installed.
+    """
+    data = visible(data)
+    library = _library()
+    fields = {
+        "title": html.escape(f"{data['title']}: {_SUBJECTS[data['subject']]}"),
+        "style": _asset("page.css"),
+        "summary": _summary(data),
+        "decisions": _decisions(data),
+        "footer": html.escape(f"magis {data['magis']}; times by the profile {data['device']}"),
+        "data": _packed(json.dumps(data, separators=(",", ":"), allow_nan=False)),
+        "library": library,
+        "script": "\n".join(_asset(f"{name}.js") for name in _SCRIPTS),
+    }
+    return _FIELD.sub(lambda field: fields[field[1]], _asset("page.html"))
+
+
+def write_page(path: str | os.PathLike[str], data: Json) -> None:
+    """Writes the page, or nothing. Raises PlanError if `path` cannot be written, and
+    MissingExtraError.
+    """
+    text = page_text(data)
+    target = Path(path)
+    try:
+        write_text(target, text)
+    except OSError as error:
+        raise PlanError(
+            f"{target}: the page cannot be written ({error.strerror or error}); choose another path"
+        ) from None
+
+
+def read_data(page: str) -> Json:
+    """The data of a page's text."""
+    match = re.search(r'id="page-data">([^<]*)<', page)
+    if match is None:
+        raise PlanError("not a page that magis wrote")
+    data: Json = json.loads(gzip.decompress(base64.b64decode(match[1])))
+    return data
+
+
+def visible(value: Any) -> Any:
+    """The same with characters that nobody sees written as `\\x1b` in every text."""
+    if isinstance(value, str):
+        return _UNSEEN.sub(_spelled, value)
+    if isinstance(value, list | tuple):
+        return [visible(item) for item in value]
+    if isinstance(value, dict):
+        return {key: visible(item) for key, item in value.items()}
+    return value
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+_SUBJECTS = {"report": "where the memory goes", "diff": "two plans"}
+
+
+def _summary(data: Json) -> str:
+    lines = [
+        f'<p class="headline{" bad" if line.isupper() or "NOT" in line.split(":")[0] else ""}">'
+        f"{html.escape(line)}</p>"
+        for line in data["headline"]
+    ]
+    rows = [
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+        for name, text in data["facts"]
+    ]
+    return "".join(lines) + (f'<table class="facts">{"".join(rows)}</table>' if rows else "")
+
+
+def _decisions(data: Json) -> str:
+    rows = [f"<li>{html.escape(decision['text'])}</li>" for decision in data["decisions"]]
+    return f"<ul>{''.join(rows)}</ul>"
+
+
+def _asset(name: str) -> str:
+    return resources.files("magis.report.page").joinpath("assets").joinpath(name).read_text("utf-8")
+
+
+@cache
+def _library() -> str:
+    try:
+        found = resources.files("plotly").joinpath("package_data").joinpath("plotly.min.js")
+        return _packed(found.read_text("utf-8"))
+    except (ModuleNotFoundError, FileNotFoundError):
+        raise MissingExtraError(
+            "pages are drawn with plotly.js, which comes with plotly, and that is not installed: "
+            "pip install 'magis[report]'"
+        ) from None
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode("utf-8"), 6, mtime=0)).decode("ascii")
