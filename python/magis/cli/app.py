@@ -10,6 +10,7 @@ from magis import __version__
 from magis.cli import cache, plans, status
 from magis.cli.capture import capture
 from magis.cli.check import check
+from magis.cli.diff import diff
 from magis.cli.inspect import inspect as inspect_file
 from magis.cli.optimize import optimize
 from magis.cli.outcome import Outcome
@@ -78,6 +79,14 @@ _COMMANDS: list[_Command] = [
         magis report plan.json -o report.html
         magis report plan.json --frontier frontier -o report.html
         magis report bert.magis
+        """,
+    ),
+    (
+        "diff",
+        diff,
+        """
+        magis diff fast.json small.json
+        magis diff bert.magis plan.json -o diff.html
         """,
     ),
     (

@@ -4,7 +4,7 @@
 scripts in `assets` with plotly.js.
 """
 
-from magis.report.page.data import report_data
+from magis.report.page.data import diff_data, report_data
 from magis.report.page.html import page_text, write_page
 
-__all__ = ["page_text", "report_data", "write_page"]
+__all__ = ["diff_data", "page_text", "report_data", "write_page"]

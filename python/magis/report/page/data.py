@@ -17,10 +17,11 @@ from magis.report.render import model_text
 from magis.report.report import MEASURED_BASELINE
 from magis.report.report_words import figures, headline
 from magis.report.sentences import sentences
-from magis.report.text import bytes_text, seconds_text
+from magis.report.text import bytes_text, change_text, percent_text, seconds_text
 
 if TYPE_CHECKING:
     from magis import _core
+    from magis.report.differences import Section, Side
     from magis.report.frontier import FrontierFigures
     from magis.report.report import Report
 
@@ -81,7 +82,50 @@ def report_data(
         "frontier": None if frontier is None else asdict(frontier),
         "peers": peers or [],
         "search": asdict(report.history) if report and report.history else None,
+        "differences": [],
     }
+
+
+def diff_data(a: Side, b: Side, sections: list[Section]) -> Json:
+    """Two plans in place of before and after, and what differs."""
+    texts = Texts()
+    runs = [
+        run_columns(side.plan, side.device, texts, label=side.name, source=f"profile {side.device}")
+        for side in (a, b)
+    ]
+    decisions = [
+        {"kind": kind, "text": f"{side.name}: {sentence}"}
+        for side in (a, b)
+        for kind, sentence in sentences(explain(side.plan, side.device, side.report))
+    ]
+    lines = [{**line, "run": side.name} for side in (a, b) for line in _lines(side.report)]
+    return {
+        "page": 1,
+        "magis": __version__,
+        "subject": "diff",
+        "title": f"{a.name} and {b.name}",
+        "device": " and ".join(dict.fromkeys(str(side.device) for side in (a, b))),
+        "headline": [_compared(*runs)],
+        "facts": [],
+        "lines": lines,
+        "kinds": NAMES,
+        "texts": texts.all,
+        "runs": runs,
+        "decisions": decisions,
+        "items": [],
+        "moved": [],
+        "frontier": None,
+        "peers": [],
+        "search": None,
+        "differences": [section.to_json() for section in sections],
+    }
+
+
+def _compared(a: Json, b: Json) -> str:
+    peaks = [bytes_text(run["peak_bytes"]) for run in (a, b)]
+    change = change_text(b["seconds"], a["seconds"])
+    share = percent_text(b["peak_bytes"], a["peak_bytes"])
+    return f"Peak memory {peaks[0]} and {peaks[1]} ({share}), time {change}"
 
 
 def _plain_headline(run: Json) -> list[str]:
