@@ -51,8 +51,11 @@ def diff(
         check_writable(output, "--output")
     subjects = [read_subject(path) for path in (first, second)]
     names = _names(first, second)
-    sides = [_side(subject, name, device) for subject, name in zip(subjects, names, strict=True)]
-    sections = differences(*sides)
+    # A graph has no profile of its own: it is set beside the other's.
+    profiles = [subject.profile for subject in subjects]
+    a = _side(subjects[0], names[0], device or profiles[0] or profiles[1])
+    b = _side(subjects[1], names[1], device or profiles[1] or profiles[0])
+    sections = differences(a, b)
     notes: list[RenderableType] = []
     warnings = _warnings(subjects, names)
     for section in sections:
