@@ -222,6 +222,12 @@ class Report:
             )
         return Explanation(explain(self._plan, self._device or self.device, self))
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from magis.report.notebook import report_html
+
+        return report_html(self, self._plan, self._device or self.device, self._captured)
+
     @property
     def gained(self) -> bool:
         """Whether the step needs less memory than before."""

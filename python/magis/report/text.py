@@ -1,6 +1,24 @@
 """Bytes, seconds and ratios as people read them. For display only, never parsed."""
 
+import re
+
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+# What nobody sees: C0 and C1 controls, half of a surrogate pair, line and paragraph separators, and
+# what turns the direction of writing.
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """`text` with characters that nobody sees written as `\\x1b`: names may hold any."""
+    return _UNSEEN.sub(_spelled, text)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def bytes_text(count: int) -> str:

@@ -118,10 +118,12 @@ class _Walk:
                 stay = HostStay(self._tensors[tensor], len(self._found.moments), 0)
                 self._stays[tensor] = stay
                 self._found.on_host.append(stay)
-            elif tensor_of(name) in self._stays and "." in name:  # it may have come back for good
-                self._stays[tensor_of(name)].last = len(self._found.moments)
         if statement.kind != "free" and self._next_point < len(self._points):
             self._wait_until(self._points[self._next_point].start, WAIT)
+        if statement.kind == "await":
+            for name in statement.names:
+                if tensor_of(name) in self._stays:  # it may have come back for good
+                    self._stays[tensor_of(name)].last = len(self._found.moments) - 1
 
     def _run(self, statement: Statement) -> None:
         name = statement.names[0]

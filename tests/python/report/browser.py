@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, driven over its DevTools pipe: pages as a reader sees them."""
+"""Debian's Chromium without a window, driven over its DevTools pipe: what a reader sees."""
 
 from __future__ import annotations
 

@@ -20,16 +20,12 @@ from typing import Any
 
 from magis.errors import MissingExtraError, PlanError
 from magis.files import write_text
+from magis.report.text import printable
 
 Json = dict[str, Any]
 
 _SCRIPTS = ("model", "looks", "memory", "live", "engines", "tables", "search", "main")
 _FIELD = re.compile(r"\{(\w+)\}")
-# What is not to be shown as it is: C0 and C1 controls, half of a surrogate pair, line and paragraph
-# separators, and what turns the direction of writing.
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 
 
 def page_text(data: Json) -> str:
@@ -76,19 +72,14 @@ def read_data(page: str) -> Json:
 
 
 def visible(value: Any) -> Any:
-    """The same with characters that nobody sees written as `\\x1b` in every text."""
+    """The same with every text printable."""
     if isinstance(value, str):
-        return _UNSEEN.sub(_spelled, value)
+        return printable(value)
     if isinstance(value, list | tuple):
         return [visible(item) for item in value]
     if isinstance(value, dict):
         return {key: visible(item) for key, item in value.items()}
     return value
-
-
-def _spelled(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 _SUBJECTS = {"report": "where the memory goes", "diff": "two plans"}

@@ -41,9 +41,10 @@ function liveFigures() {
   const rows = liveRows(run, state.moment);
   const where = state.moment === run.peak ? "At the peak" : "At this moment";
   byId("live-at").textContent = `${where} (${run.label}): ${bytesText(run.total[state.moment])}; ${momentLines(run, state.moment).join("; ")}`;
-  icicle("live-modules", moduleTree(run, rows));
+  const modules = moduleTree(run, rows);
+  icicle("live-modules", modules);
   icicle("live-sources", sourceTree(run, rows));
-  moduleTable(run, rows);
+  moduleTable(modules);
   kindTable(run);
 }
 
@@ -97,7 +98,6 @@ function moduleTree(run, rows) {
     return path;
   };
   for (const row of rows) {
-    const kind = data.kinds[run.tensors.kind[row]];
     const module = text(run.tensors.module[row]);
     const batch = run.tensors.operator[row] < 0 && !module;
     tree.add(batch ? tree.node("(inputs)", "(inputs)", "") : place(module), leafOf(run, row));
@@ -164,29 +164,23 @@ function icicle(id, tree) {
     marker: { colors: figure.colours, line: { color: css("--back"), width: 1 } },
     hovertext: figure.hovers, hovertemplate: "%{hovertext}<extra></extra>",
     textinfo: "text",
+    leaf: { opacity: 1 },
     tiling: { orientation: "v", pad: 1 },
     pathbar: { visible: true, side: "top" },
     root: { color: "rgba(0,0,0,0)" },
   };
-  draw(id, [trace], layout(id === "live-modules" ? 440 : 300, { margin: { l: 4, r: 4, t: 26, b: 4 } }));
+  draw(id, [trace], layout(id === "live-modules" ? 440 : 300, { uniformtext: { minsize: 10, mode: "hide" }, margin: { l: 4, r: 4, t: 26, b: 4 } }));
 }
 
 // ---- tables beside
 
-// Where tensors were made, the largest modules first.
-function moduleTable(run, rows) {
-  const found = new Map();
-  for (const row of rows) {
-    const module = text(run.tensors.module[row]) || (run.tensors.operator[row] < 0 ? "(inputs)" : NOWHERE);
-    const entry = found.get(module) || { bytes: 0, tensors: 0 };
-    entry.bytes += run.tensors.bytes[row];
-    entry.tensors++;
-    found.set(module, entry);
-  }
-  const total = run.total[state.moment];
-  const ranked = [...found].sort((a, b) => b[1].bytes - a[1].bytes).slice(0, 10);
-  const table = tableOf(["module", "live", "of all", "tensors"], ranked.map(([module, entry]) => [module, bytesText(entry.bytes), percent(entry.bytes, total), number(entry.tensors)]));
-  table.querySelectorAll("tbody tr").forEach((line, index) => share(line.children[0], ranked[index][1].bytes / ranked[0][1].bytes));
+// The largest modules first, each with everything inside it.
+function moduleTable(tree) {
+  const nodes = [...tree.nodes].filter(([path, node]) => path && node.bytes);
+  const total = tree.nodes.get("").bytes;
+  const ranked = nodes.sort((a, b) => b[1].bytes - a[1].bytes).slice(0, 12);
+  const table = tableOf(["module, with all inside", "live", "of all", "tensors of its own"], ranked.map(([path, node]) => [path, bytesText(node.bytes), percent(node.bytes, total), number(node.leaves.length)]));
+  table.querySelectorAll("tbody tr").forEach((line, index) => share(line.children[0], ranked[index][1].bytes / total));
   byId("live-rows").replaceChildren(element("h3", "Modules that hold most"), table);
 }
 
