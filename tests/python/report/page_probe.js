@@ -1,0 +1,45 @@
+// What tests ask of an open page, beside its own functions.
+
+const traceOf = (index, name) => byId(`memory-${index}`).data.find((trace) => trace.name === name);
+const highestDrawn = (index) => Math.max(...traceOf(index, "hover").y);
+
+function rootValue(id) {
+  const trace = byId(id).data[0];
+  return trace.values[trace.parents.indexOf("")];
+}
+
+const shapesDrawn = (id) => document.querySelectorAll(`#${id} .main-svg path`).length;
+const fadedLeaves = () =>
+  byId("live-modules").data[0].marker.colors.filter((colour) => colour.endsWith("40")).length;
+
+function rangeOf(index) {
+  const range = byId(`memory-${index}`).layout.xaxis.range;
+  return range[1] - range[0];
+}
+
+// Where on the screen a moment of a memory figure is drawn.
+function pointOf(index, moment) {
+  const figure = byId(`memory-${index}`);
+  figure.scrollIntoView({ block: "center" });
+  const box = figure.getBoundingClientRect();
+  const { _size: size, xaxis, yaxis } = figure._fullLayout;
+  const hover = traceOf(index, "hover");
+  const at = hover.customdata.indexOf(moment);
+  return [
+    box.left + size.l + xaxis.l2p(hover.x[at]),
+    box.top + size.t + yaxis.l2p(hover.y[at]) + 4,
+  ];
+}
+
+// Bytes at the peak of all tensors with a word in a name, a module, a source line or an operator.
+function bytesAtPeakOf(index, word) {
+  const run = data.runs[index], table = run.tensors;
+  let sum = 0;
+  table.name.forEach((_, row) => {
+    const texts = [table.name[row], table.module[row], table.source[row]];
+    if (table.operator[row] >= 0) texts.push(run.operators.operator[table.operator[row]]);
+    const found = texts.some((number) => text(number).toLowerCase().includes(word.toLowerCase()));
+    if (found && table.first[row] <= run.peak && run.peak <= table.last[row]) sum += table.bytes[row];
+  });
+  return sum;
+}

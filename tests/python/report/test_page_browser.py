@@ -1,0 +1,216 @@
+"""Pages in a real browser: drawn without an error, and hover, search, zoom and click do their work.
+
+Screenshots are left in build/screenshots.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import CHROMIUM, Browser
+from page_support import DEVICE, planned, zoo_graph
+
+from magis import _core
+from magis.report import Report
+from magis.report.differences import Side, differences
+from magis.report.page import diff_data, page_text, report_data, write_page
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="chromium is not installed; scripts/setup_packages.sh does"
+)
+
+SHOTS = Path(__file__).parents[3] / "build" / "screenshots"
+PROBE = Path(__file__).parent / "page_probe.js"
+SIX_MB = 6_000_000
+# Limits under which small models split, recompute or swap.
+SHARES = {"bert": 0.5, "unet": 0.6, "gpt-neo": 0.6}
+FIGURES = ("memory-0", "memory-1", "live-modules", "live-sources", "engines-figure")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = Browser()
+    yield found
+    found.close()
+
+
+@pytest.fixture(autouse=True)
+def no_old_errors(request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("browser").errors.clear()
+
+
+def opened(browser: Browser, page: Path, *, dark: bool = False) -> float:
+    """Seconds until the page is drawn; its probes are there then."""
+    seconds = browser.open(page, dark=dark, timeout=120)
+    assert browser.errors == []
+    assert browser.evaluate("document.documentElement.dataset.ready") == "yes"
+    browser.evaluate(PROBE.read_text())
+    return seconds
+
+
+def drawn(browser: Browser, name: str, plan: _core.Plan, report: Report, folder: Path) -> Path:
+    page = folder / f"{name}.html"
+    write_page(page, report_data(plan, DEVICE, report, report.captured, title=name))
+    assert page.stat().st_size <= SIX_MB
+    seconds = opened(browser, page)
+    print(f"{name}: {page.stat().st_size:,} bytes, opened in {seconds:.2f} s")
+    return page
+
+
+def check_figures(browser: Browser, report: Report) -> None:
+    for figure in FIGURES:
+        assert browser.evaluate(f"shapesDrawn('{figure}')") > 3, figure
+    # The heights that are drawn reach the plan's peaks exactly, thinned out or not.
+    for index, peak in enumerate((report.captured_peak_bytes, report.promised_peak_bytes)):
+        assert browser.evaluate(f"highestDrawn({index})") == peak
+    for tree in ("live-modules", "live-sources"):
+        assert browser.evaluate(f"rootValue('{tree}')") == report.promised_peak_bytes
+
+
+def check_hover(browser: Browser, report: Report) -> None:
+    browser.move_to(*browser.evaluate("pointOf(1, data.runs[1].peak)"))
+    browser.wait_for("document.querySelector('#memory-1 .hoverlayer .hovertext') !== null")
+    text = browser.evaluate("document.querySelector('#memory-1 .hoverlayer').textContent")
+    told = browser.evaluate("momentLines(data.runs[1], data.runs[1].peak)")
+    assert told[0] in text  # the operator
+    assert told[1] in text  # its shapes
+    for place in told[2].split("  "):  # its module, and the source line
+        assert place in text
+    assert browser.evaluate(f"bytesText({report.promised_peak_bytes})") in text
+
+
+def check_search(browser: Browser) -> None:
+    """The module that holds most at the peak is found in the figures and the tables."""
+    largest = "document.querySelector('#live-rows tbody tr td').firstChild.textContent"
+    module = browser.evaluate(largest)
+    browser.evaluate("window.scrollTo(0, 0); document.getElementById('search').focus()")
+    browser.type(module)
+    browser.wait_for("!document.getElementById('found').hidden")
+    suggestions = browser.evaluate(
+        "[...document.querySelectorAll('#suggestions .who')].map((entry) => entry.textContent)"
+    )
+    assert suggestions[0] == module
+    browser.wait_for("traceOf(1, 'found') !== undefined")
+    counted = browser.evaluate(f"bytesAtPeakOf(1, {json.dumps(module)})")
+    assert counted > 0
+    assert browser.evaluate("hitBytes(data.runs[1])[data.runs[1].peak]") == counted
+    assert browser.evaluate("document.querySelectorAll('.hit').length") > 0
+    assert browser.evaluate("fadedLeaves()") > 0
+    browser.evaluate("choose('')")
+    assert browser.evaluate("traceOf(1, 'found') === undefined")
+
+
+def check_zoom_and_click(browser: Browser) -> None:
+    x, y = browser.evaluate("pointOf(1, data.runs[1].peak)")
+    whole = browser.evaluate("rangeOf(1)")
+    browser.drag(x - 60, y, x + 60)
+    browser.wait_for(f"rangeOf(1) < {whole} / 2")
+    browser.evaluate("memoryFigures()")
+    browser.click(*browser.evaluate("pointOf(1, 0)"))
+    browser.wait_for("document.getElementById('live-at').textContent.startsWith('At this moment')")
+    assert browser.evaluate("rootValue('live-modules') === data.runs[1].total[state.moment]")
+    browser.evaluate("showMoment(1, data.runs[1].peak)")
+
+
+@pytest.mark.parametrize("name", sorted(SHARES))
+def test_a_page_is_drawn_and_answers(name: str, browser: Browser, tmp_path: Path) -> None:
+    plan, report = planned(zoo_graph(name, "tiny"), SHARES[name], states=5_000)
+    page = drawn(browser, name, plan, report, tmp_path)
+    check_figures(browser, report)
+    browser.screenshot(SHOTS / f"{name}-light.png")
+    check_hover(browser, report)
+    check_search(browser)
+    check_zoom_and_click(browser)
+    browser.evaluate("document.getElementById('theme').click()")
+    assert browser.evaluate("document.documentElement.dataset.theme") == "dark"
+    opened(browser, page, dark=True)
+    assert browser.evaluate("document.documentElement.dataset.theme") == "dark"
+    browser.screenshot(SHOTS / f"{name}-dark.png")
+    assert browser.errors == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(SHARES))
+def test_full_size(name: str, browser: Browser, tmp_path: Path) -> None:
+    plan, report = planned(zoo_graph(name, "full"), 0.5, states=200_000)
+    drawn(browser, f"{name}-full", plan, report, tmp_path)
+    check_figures(browser, report)
+    check_hover(browser, report)
+    check_search(browser)
+    check_zoom_and_click(browser)
+    browser.screenshot(SHOTS / f"{name}-full-light.png")
+    assert browser.errors == []
+
+
+def test_two_plans_on_one_page(browser: Browser, tmp_path: Path) -> None:
+    graph = zoo_graph("unet", "tiny")
+    sides = []
+    for share in (0.9, 0.6):
+        plan, report = planned(graph, share, states=2_000)
+        sides.append(Side(f"{share}.json", plan, DEVICE, report.edits, report))
+    page = tmp_path / "diff.html"
+    write_page(page, diff_data(*sides, differences(*sides)))
+    opened(browser, page)
+    assert browser.evaluate("!document.getElementById('differences').hidden")
+    text = browser.evaluate("document.getElementById('difference-rows').textContent")
+    assert "0.9.json" in text
+    assert "0.6.json" in text
+    browser.screenshot(SHOTS / "diff-light.png")
+
+
+EVIL = "</script><img src=x onerror=window.hit=1><b>&amp;\\u0007"
+
+
+def test_names_are_shown_not_obeyed(browser: Browser, tmp_path: Path) -> None:
+    lines = [
+        *("magis 1", "device cpu", f'site @1 "net.{EVIL}" "{EVIL}.py:3"'),
+        f'param %w "net.{EVIL}.w" : f32[256]',
+        'batch %x "[0]" : f32[256]',
+        "%a = aten.mul.Tensor(%w, %x) : f32[256] @1",
+        "%b = aten.mul.Tensor(%a, %x) : f32[256] @1",
+        'output loss "" %b',
+    ]
+    graph = _core.Graph.parse("\n".join(lines) + "\n", "graph")
+    page = tmp_path / "evil.html"
+    page.write_text(page_text(report_data(_core.Plan.program_order(graph), "cpu", title=EVIL)))
+    opened(browser, page)
+    browser.evaluate("choose('onerror')")
+    browser.move_to(*browser.evaluate("pointOf(1, 0)"))
+    browser.wait_for("document.querySelector('#memory-1 .hoverlayer .hovertext') !== null")
+    hover = browser.evaluate("document.querySelector('#memory-1 .hoverlayer').textContent")
+    assert "<img src=x onerror=window.hit=1>" in hover
+    assert browser.evaluate("window.hit === undefined && document.querySelector('img') === null")
+    assert browser.errors == []
+
+
+def chain(length: int) -> str:
+    """So many operators in a thousand modules, without a source line; each result dies early."""
+    lines = ["magis 1", "device cpu"]
+    lines += [f'site @{i + 1} "net.block.{i // 10}.part.{i % 10}" ""' for i in range(1000)]
+    lines += ['batch %x "[0]" : f32[64]', "%a0 = aten.tanh(%x) : f32[64] @1"]
+    lines += [
+        f"%a{i} = aten.mul.Tensor(%a{i - 1}, %x) : f32[64] @{i % 1000 + 1}"
+        for i in range(1, length)
+    ]
+    return "\n".join([*lines, f'output loss "" %a{length - 1}']) + "\n"
+
+
+def test_fifty_thousand_operators_and_no_source_lines(browser: Browser, tmp_path: Path) -> None:
+    graph = _core.Graph.parse(chain(50_000), "chain")
+    page = tmp_path / "chain.html"
+    write_page(page, report_data(_core.Plan.program_order(graph), "cpu"))
+    assert page.stat().st_size <= SIX_MB
+    seconds = opened(browser, page)
+    print(f"50,000 operators: {page.stat().st_size:,} bytes, opened in {seconds:.2f} s")
+    assert browser.errors == []
+    assert browser.evaluate("data.runs[1].count") == 50_000
+    # Zoomed in, single operators are told apart.
+    browser.evaluate("state.axis = 'order'; memoryFigure(data.runs[1], 1, 30000, 30010)")
+    shown = browser.evaluate("document.getElementById('memory-1').data[0].x.length")
+    assert shown <= 14
+    assert "(no source line)" in browser.evaluate(
+        "document.getElementById('live-sources').data[0].labels.join()"
+    )
