@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Debian and Ubuntu packages that the C++ tests and benchmarks need. The wheel needs none of them.
+# Debian and Ubuntu packages that the tests and benchmarks need. The wheel needs none of them.
 set -euo pipefail
 packages=(libgtest-dev libbenchmark-dev clang-format)
+# The tests open pages in Debian's chromium; Ubuntu's package of that name is a snap, which cannot.
+if grep -qx 'ID=debian' /etc/os-release 2>/dev/null; then packages+=(chromium); fi
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")

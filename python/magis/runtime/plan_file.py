@@ -157,10 +157,14 @@ def captured_graph(saved: PlanFile, plan: _core.Plan, name: str) -> _core.Graph 
     if not saved.graph:
         return None if plan.graph.altered else plan.graph
     try:
-        text = zlib.decompressobj().decompress(base64.b64decode(saved.graph), _MOST_TEXT)
-        graph = parse_graph(text.decode("utf-8"), f"{name} (graph)")
+        unpacking = zlib.decompressobj()
+        packed = base64.b64decode(saved.graph, validate=True)
+        text = unpacking.decompress(packed, _MOST_TEXT).decode("utf-8")
+        if not unpacking.eof:
+            raise ValueError("cut off")
     except (ValueError, zlib.error):
         raise PlanError(f'{name}: the plan\'s field "graph" is damaged; make it again') from None
+    graph = parse_graph(text, f"{name} (graph)")
     if saved.captured and captured_fingerprint(graph) != saved.captured:
         raise PlanError(f'{name}: the field "graph" holds another graph than the plan was made for')
     return graph

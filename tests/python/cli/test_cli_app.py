@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_support import SMALL, Magis, assert_user_error
 
-COMMANDS = ("capture", "optimize", "inspect", "run", "zoo")
+COMMANDS = ("capture", "optimize", "inspect", "report", "diff", "run", "zoo")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

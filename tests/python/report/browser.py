@@ -68,7 +68,7 @@ class Browser:
 
     # ---- the protocol
 
-    def call(self, method: str, timeout: float = 60.0, **parameters: Any) -> dict[str, Any]:
+    def call(self, method: str, timeout: float = 120.0, **parameters: Any) -> dict[str, Any]:
         """One command and its answer; events that arrive meanwhile are looked at."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
@@ -164,7 +164,7 @@ class Browser:
     def type(self, text: str) -> None:
         self.call("Input.insertText", text=text)
 
-    def wait_for(self, condition: str, timeout: float = 10.0) -> None:
+    def wait_for(self, condition: str, timeout: float = 60.0) -> None:
         """Until an expression in the page is true."""
         end = time.monotonic() + timeout
         while not self.evaluate(condition):
