@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from magis.report.edits import Edit
-from magis.report.timeline import Lifetime, Timeline
+from magis.report.timeline import Lifetime, Timeline, results_by_operator
 
 if TYPE_CHECKING:
     from magis import _core
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def moved_rows(edits: list[Edit], plan: _core.Plan, device: _core.Device) -> list[dict[str, Any]]:
     """The edits that recompute or swap, with their `distance`: of the times between two lives of
-    the tensor the longest, in seconds, and in `operators` that run meanwhile.
+    the tensor, or of another result that is computed again with it, the longest, in seconds, and in
+    `operators` that run meanwhile.
     """
     wanted = [edit for edit in edits if edit["kind"] in ("recompute", "swap")]
     if not wanted:
@@ -25,9 +26,12 @@ def moved_rows(edits: list[Edit], plan: _core.Plan, device: _core.Device) -> lis
     lives: defaultdict[str, list[Lifetime]] = defaultdict(list)
     for lifetime in timeline.lifetimes:
         lives[lifetime.tensor.name].append(lifetime)
+    results = results_by_operator(plan.graph)
     rows = []
     for edit in wanted:
-        gaps = list(_gaps(timeline, lives[edit["tensor"]]))
+        name = edit["tensor"]
+        again = results.get(name, []) if edit["kind"] == "recompute" else []
+        gaps = [gap for each in again or [name] for gap in _gaps(timeline, lives[each])]
         seconds, operators = max(gaps, default=(0.0, 0))
         rows.append({**edit, "distance": seconds, "operators": operators})
     return rows
