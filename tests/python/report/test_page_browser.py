@@ -186,6 +186,30 @@ def test_names_are_shown_not_obeyed(browser: Browser, tmp_path: Path) -> None:
     assert browser.errors == []
 
 
+def test_printing_is_light_and_leaves_no_trace(browser: Browser, tmp_path: Path) -> None:
+    plan, report = planned(zoo_graph("unet", "tiny"), 0.6, states=2_000)
+    page = drawn(browser, "unet", plan, report, tmp_path)
+    opened(browser, page, dark=True)
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert browser.evaluate("document.documentElement.dataset.theme") == "light"
+    assert browser.evaluate("byId('memory-1')._fullLayout.width") < 700
+    browser.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert browser.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert browser.evaluate("byId('memory-1')._fullLayout.width") > 1000
+    browser.print(SHOTS / "unet.pdf")
+    assert (SHOTS / "unet.pdf").read_bytes().startswith(b"%PDF")
+    assert browser.errors == []
+
+
+def test_a_step_without_operators(browser: Browser, tmp_path: Path) -> None:
+    lines = ['batch %x "[0]" : f32[4,4]', "%t = aten.permute(%x, [1,0]) : f32[4,4]{1,4}"]
+    text = "\n".join(["magis 1", "device cpu", *lines, 'output aux "" %t', ""])
+    graph = _core.Graph.parse(text, "graph")
+    page = tmp_path / "empty.html"
+    write_page(page, report_data(_core.Plan.program_order(graph), "cpu"))
+    opened(browser, page)
+
+
 def chain(length: int) -> str:
     """So many operators in a thousand modules, without a source line; each result dies early."""
     lines = ["magis 1", "device cpu"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
+from swap_programs import swapped
 
 from magis import _core
 from magis.report.definitions import definitions
-from magis.report.timeline import LOAD, RUN, Timeline, running_bytes
+from magis.report.timeline import LOAD, REPEAT, RUN, WAIT, Timeline, running_bytes
 
-PLANS = sorted((Path(__file__).parents[2] / "data" / "random_plans").glob("*.plan"))
+DATA = Path(__file__).parents[2] / "data"
 
 # Every tensor has 1,024 bytes, the batch too. %a leaves for the host while %b, %c, %d are live.
 SWAPPED = """\
@@ -46,40 +48,72 @@ def timeline_of(plan: _core.Plan, device: str) -> tuple[Timeline, _core.Simulati
     return Timeline.of(plan, simulation, device), simulation
 
 
+def plans() -> list[str]:
+    """Texts of plans that recompute, reorder, run in parts."""
+    found = [path.read_text() for path in sorted((DATA / "random_plans").glob("*.plan"))]
+    graph = _core.Graph.parse((DATA / "verify_mlp.magis").read_text(), "mlp")
+    regions = _core.fission_regions(graph, device="cpu", least_saving=-(2**40))
+    for region in range(len(regions)):
+        for part in (1, 3):
+            if part < regions.length(region):
+                split = regions.split([(region, part, [])])
+                found.append(_core.Plan.program_order(split).text())
+    return found
+
+
+PLANS = plans()
+
+
 @pytest.mark.parametrize("device", ["cpu", "rtx3090", "reference-h2"])
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
-def test_lifetimes_and_scratch_come_to_what_the_simulator_counts(path: Path, device: str) -> None:
-    plan = _core.Plan.parse(path.read_text(), path.name)
-    for each in (plan, _core.Plan.program_order(plan.graph)):
-        timeline, simulation = timeline_of(each, device)
-        live = list(running_bytes(timeline))
-        told = [simulation.persistent_bytes + m.live_bytes for m in timeline.moments]
-        assert live == told
-        assert max(live) == live[timeline.peak] == simulation.peak_bytes
-        runs = [moment for moment in timeline.moments if moment.kind == RUN]
-        assert [(m.name, m.start, m.end, m.live_bytes) for m in runs] == [
-            (p.result, p.start, p.end, p.live_bytes) for p in simulation.timeline
-        ]
-        assert all(moment.scratch_bytes >= 0 for moment in timeline.moments)
-        hotspots = sorted((spot.name, spot.bytes) for spot in simulation.hotspots)
-        at_peak = sorted(
-            (life.name, life.bytes)
-            for life in timeline.lifetimes
-            if life.first <= timeline.peak <= life.last and not life.tensor.is_input
-        )
-        assert at_peak == hotspots
+@pytest.mark.parametrize("swaps", [False, True])
+def test_lifetimes_and_scratch_come_to_what_the_simulator_counts(device: str, swaps: bool) -> None:
+    kinds: set[str] = set()
+    for seed, text in enumerate(PLANS):
+        text = swapped(text, random.Random(seed), share=0.5).text if swaps else text
+        plan = _core.Plan.parse(text, f"plan {seed}")
+        timeline, simulation = timeline_of(plan, device)
+        check_bytes(timeline, simulation)
+        check_times(timeline, simulation)
+        check_host(timeline, simulation)
+        kinds |= {moment.kind for moment in timeline.moments}
+    assert kinds == ({RUN, LOAD, WAIT, REPEAT} if swaps else {RUN})
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
-def test_moments_follow_each_other_without_gaps(path: Path) -> None:
-    plan = _core.Plan.parse(path.read_text(), path.name)
-    timeline, simulation = timeline_of(plan, "rtx3090")
+def check_bytes(timeline: Timeline, simulation: _core.Simulation) -> None:
+    live = list(running_bytes(timeline))
+    assert live == [simulation.persistent_bytes + m.live_bytes for m in timeline.moments]
+    assert max(live) == live[timeline.peak] == simulation.peak_bytes
+    assert all(moment.scratch_bytes >= 0 for moment in timeline.moments)
+    runs = [moment for moment in timeline.moments if moment.kind == RUN]
+    assert [(m.name, m.start, m.end, m.live_bytes) for m in runs] == [
+        (p.result, p.start, p.end, p.live_bytes) for p in simulation.timeline
+    ]
+    hotspots = sorted((spot.name, spot.bytes) for spot in simulation.hotspots)
+    assert hotspots == sorted(
+        (life.name, life.bytes)
+        for life in timeline.lifetimes
+        if life.first <= timeline.peak <= life.last and not life.tensor.is_input
+    )
+
+
+def check_times(timeline: Timeline, simulation: _core.Simulation) -> None:
+    """Moments follow each other without a gap, from nothing to the step's time."""
     clock = 0.0
     for moment in timeline.moments:
         assert moment.start == pytest.approx(clock, abs=1e-8 * simulation.seconds)
         assert moment.end >= moment.start
         clock = moment.end
     assert clock == pytest.approx(simulation.seconds)
+
+
+def check_host(timeline: Timeline, simulation: _core.Simulation) -> None:
+    """What the host holds at a time has room in its pool, whose places are multiples of 64."""
+    for moment in range(len(timeline.moments)):
+        held = [stay for stay in timeline.on_host if stay.first <= moment <= stay.last]
+        assert sum(-(-s.tensor.bytes // 64) * 64 for s in held) <= simulation.host_peak_bytes
+    assert {stay.tensor.name for stay in timeline.on_host} == {
+        copy.tensor.partition(".")[0] for copy in simulation.copies
+    }
 
 
 def test_a_swapped_tensor_holds_memory_on_one_side_then_on_the_other() -> None:

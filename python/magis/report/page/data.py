@@ -70,7 +70,7 @@ def report_data(
         "subject": "report",
         "title": title or model_text(plan.graph.meta) or "training step",
         "device": str(device),
-        "headline": [text for text, _ in headline(report)] if report else _plain_headline(after),
+        "headline": headline(report) if report else [(_plain_headline(after), "bold")],
         "facts": figures(report) if report else [],
         "lines": _lines(report),
         "kinds": NAMES,
@@ -105,7 +105,7 @@ def diff_data(a: Side, b: Side, sections: list[Section]) -> Json:
         "subject": "diff",
         "title": f"{a.name} and {b.name}",
         "device": " and ".join(dict.fromkeys(str(side.device) for side in (a, b))),
-        "headline": [_compared(*runs)],
+        "headline": [(_compared(*runs), "bold")],
         "facts": [],
         "lines": lines,
         "kinds": NAMES,
@@ -128,9 +128,9 @@ def _compared(a: Json, b: Json) -> str:
     return f"Peak memory {peaks[0]} and {peaks[1]} ({share}), time {change}"
 
 
-def _plain_headline(run: Json) -> list[str]:
+def _plain_headline(run: Json) -> str:
     peak, seconds = bytes_text(run["peak_bytes"]), seconds_text(run["seconds"])
-    return [f"Peak memory {peak}, time {seconds}"]
+    return f"Peak memory {peak}, time {seconds}"
 
 
 def _lines(report: Report | None) -> list[Json]:

@@ -87,9 +87,8 @@ _SUBJECTS = {"report": "where the memory goes", "diff": "two plans"}
 
 def _summary(data: Json) -> str:
     lines = [
-        f'<p class="headline{" bad" if line.isupper() or "NOT" in line.split(":")[0] else ""}">'
-        f"{html.escape(line)}</p>"
-        for line in data["headline"]
+        f'<p class="headline{" bad" if "red" in style else ""}">{html.escape(line)}</p>'
+        for line, style in data["headline"]
     ]
     rows = [
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"

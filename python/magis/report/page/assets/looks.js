@@ -35,12 +35,12 @@ function draw(id, traces, look) {
 }
 
 // Ticks at round numbers of a unit of 1024s.
-function byteTicks(most) {
+function byteTicks(highest) {
   let unit = 1;
-  while (most / unit >= 1024 && unit < 1024 ** 4) unit *= 1024;
-  const step = roundStep(most / unit / 5) * unit;
+  while (highest / unit >= 1024 && unit < 1024 ** 4) unit *= 1024;
+  const step = roundStep(highest / unit / 5) * unit;
   const values = [];
-  for (let at = 0; at <= most * 1.0001; at += step) values.push(at);
+  for (let at = 0; at <= highest * 1.0001; at += step) values.push(at);
   return { tickvals: values, ticktext: values.map((value) => (value ? bytesText(value).replace(/\.?0+ /, " ") : "0")) };
 }
 

@@ -24,7 +24,11 @@ function memoryFigures() {
   data.runs.forEach((run, index) => memoryFigure(run, index, 0, axisEnd(run)));
 }
 
-const highest = () => Math.max(...data.runs.map((run) => run.peak_bytes));
+// Peaks, and lines that are not far above them.
+function highest() {
+  const peak = most(data.runs.map((run) => run.peak_bytes));
+  return most([peak, ...data.lines.map((line) => line.bytes).filter((bytes) => bytes < 1.5 * peak)]);
+}
 
 function memoryFigure(run, index, from, to) {
   const id = `memory-${index}`;
@@ -50,6 +54,7 @@ function memoryFigure(run, index, from, to) {
 // A point where each moment begins, and one where the last one ends.
 function steps(run, moments, values) {
   const at = axisOf(run);
+  if (!moments.length) return { x: [], y: [] };
   const last = moments[moments.length - 1];
   const end = last === run.count - 1 ? axisEnd(run) : at[last + 1];
   return {
@@ -137,8 +142,8 @@ function addLines(look, run) {
     look.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: line.bytes, yanchor: "bottom", showarrow: false, text: `${escaped(line.name)} ${bytesText(line.bytes)}`, font: { color: colour, size: 12 }, bgcolor: css("--back") + "b0" });
   }
   if (run.host_peak_bytes) {
-    const most = run.host_live.indexOf(Math.max(...run.host_live));
-    look.annotations.push({ x: axisOf(run)[most], y: run.host_live[most], xanchor: "left", yanchor: "bottom", showarrow: false, text: `on the host ${bytesText(run.host_live[most])}`, bgcolor: css("--back") + "b0" });
+    const fullest = run.host_live.indexOf(most(run.host_live));
+    look.annotations.push({ x: axisOf(run)[fullest], y: run.host_live[fullest], xanchor: "left", yanchor: "bottom", showarrow: false, text: `on the host ${bytesText(run.host_live[fullest])}`, bgcolor: css("--back") + "b0" });
   }
 }
 

@@ -51,6 +51,9 @@ function addUp(run, series, which) {
   series.forEach(sums);
 }
 
+// The largest of numbers, of however many.
+const most = (values) => values.reduce((largest, value) => Math.max(largest, value), 0);
+
 const text = (number) => data.texts[number];
 
 function liveRows(run, moment) {

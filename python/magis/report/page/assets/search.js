@@ -55,8 +55,7 @@ function tellFound() {
   const parts = data.runs.map((run) => {
     const names = new Set();
     run.tensors.name.forEach((name, row) => { if (isHitRow(run, row)) names.add(text(name).split(".")[0]); });
-    const most = Math.max(0, ...hitBytes(run));
-    return `${run.label}: ${plural(names.size, "tensor")}, ${bytesText(hitBytes(run)[run.peak] || 0)} at the peak, ${bytesText(most)} at most`;
+    return `${run.label}: ${plural(names.size, "tensor")}, ${bytesText(hitBytes(run)[run.peak] || 0)} at the peak, ${bytesText(most(hitBytes(run)))} at most`;
   });
   found.textContent = `“${state.query}”: ${parts.join("; ")}`;
 }

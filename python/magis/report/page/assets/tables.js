@@ -110,12 +110,12 @@ function frontierFigure() {
   }
   data.runs.filter((run) => !frontier || run.label !== "before").forEach((run) => traces.push(point(run.label === "after" ? "this plan" : run.label, run.peak_bytes, run.seconds, "star", css("--accent"))));
   peers.forEach((peer) => traces.push(point(peer.name, peer.peak_bytes, peer.seconds, "diamond", kindColour(6))));
-  const most = 1.08 * Math.max(...traces.flatMap((trace) => trace.x));
+  const widest = 1.08 * most(traces.flatMap((trace) => trace.x));
   const bound = data.lines.find((line) => line.name === "lower bound");
   const shapes = bound ? [{ type: "line", x0: bound.bytes, x1: bound.bytes, yref: "paper", y0: 0, y1: 1, line: { dash: "dash", width: 1.5, color: state.theme === "dark" ? "#6fd3a0" : "#1f7a4d" } }] : [];
   draw("frontier-figure", traces, layout(380, {
     hovermode: "closest", shapes,
-    xaxis: axis({ title: { text: "peak memory" }, range: [0, most], ...byteTicks(most) }),
+    xaxis: axis({ title: { text: "peak memory" }, range: [0, widest], ...byteTicks(widest) }),
     yaxis: axis({ title: { text: "time of a step" }, ticksuffix: " s", exponentformat: "none", rangemode: "normal" }),
   }));
   if (frontier) frontierNote(frontier);
@@ -140,7 +140,7 @@ function progressFigure() {
   const found = data.search;
   byId("progress").hidden = !found || !found.elapsed.length;
   if (byId("progress").hidden) return;
-  const most = 1.05 * Math.max(...found.peak_bytes, ...found.bound_bytes);
+  const highest = 1.05 * most([...found.peak_bytes, ...found.bound_bytes]);
   const line = (name, y, colour, more) => ({ type: "scatter", mode: "lines", name, x: found.elapsed, y, line: { shape: "hv", color: colour, width: 2, ...more } });
   const traces = [
     { ...line("best peak", found.peak_bytes, css("--link")), text: found.elapsed.map((at, row) => `${bytesText(found.peak_bytes[row])}, ${secondsText(found.seconds[row])} a step<br>after ${secondsText(at)}, ${number(found.states[row])} states${found.met[row] ? "" : "<br>limit not met"}`), hovertemplate: "%{text}<extra></extra>" },
@@ -151,7 +151,7 @@ function progressFigure() {
     showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 76, r: 76, t: 34, b: 40 },
     hovermode: "x",
     xaxis: axis({ title: { text: "search, elapsed" }, type: "log", ticksuffix: " s", exponentformat: "none", dtick: 1 }),
-    yaxis: axis({ range: [0, most], ...byteTicks(most) }),
+    yaxis: axis({ range: [0, highest], ...byteTicks(highest) }),
     yaxis2: axis({ overlaying: "y", side: "right", ticksuffix: " s", rangemode: "tozero", showgrid: false, title: { text: "time of a step" } }),
   }));
 }
