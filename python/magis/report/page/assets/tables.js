@@ -69,7 +69,7 @@ function movedTable() {
   const words = MOVED.filter(([, , format]) => !format).map(([name]) => name);
   const table = tableOf(MOVED.map(([name]) => name), shown.map((row) => MOVED.map(([, read, format]) => (format ? format(read(row)) : read(row)))), words);
   table.querySelectorAll("th").forEach((cell, column) => sortsBy(cell, column));
-  const again = data.moved.filter((row) => row.kind === "recompute"), host = data.moved.filter((row) => row.kind === "swap");
+  const again = rows.filter((row) => row.kind === "recompute"), host = rows.filter((row) => row.kind === "swap");
   const total = (list) => `${plural(list.length, "tensor")}, ${bytesText(list.reduce((sum, row) => sum + row.bytes, 0))}`;
   const note = element("p", [again.length && `Computed again: ${total(again)}, ${secondsText(again.reduce((sum, row) => sum + row.seconds, 0))} a step.`, host.length && `On the host for a while: ${total(host)}.`].filter((part) => part).join(" "));
   byId("moved-rows").replaceChildren(note, table);
