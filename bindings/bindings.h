@@ -41,6 +41,10 @@ PyTensorInfo tensor_info(const Graph& graph, TensorId tensor);
 void bind_profile(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
 void bind_axes(nanobind::module_& m);
+// A plan's program as Python sees it: one Statement each.
+nanobind::list python_statements(const PyPlan& plan);
+
+void bind_statements(nanobind::module_& m);
 void bind_plan(nanobind::module_& m);
 void bind_optimize(nanobind::module_& m);
 void bind_fission(nanobind::module_& m);

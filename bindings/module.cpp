@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   magis::bind_profile(m);
   magis::bind_graph(m);
   magis::bind_axes(m);
+  magis::bind_statements(m);
   magis::bind_plan(m);
   magis::bind_optimize(m);
   magis::bind_fission(m);

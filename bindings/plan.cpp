@@ -288,6 +288,13 @@ void bind_plan(nb::module_& m) {
             return emit_python(*p.graph, p.program, heading);
           },
           "heading"_a = "")
+      .def(
+          "source_lines",
+          [](const PyPlan& p, const std::string& heading) {
+            return python_lines(*p.graph, p.program, heading);
+          },
+          "heading"_a = "")
+      .def_prop_ro("statements", &python_statements)
       .def("simulate", &simulate_plan, "device"_a)
       .def("reserved", &reserved, "device"_a, "allocator"_a, "library_workspace"_a = 0)
       .def("verify",

@@ -118,6 +118,9 @@ void bind_profile(nb::module_& m) {
   m.def(
       "allocation_granularity",
       [](const PyDevice& device) { return profile_of(device).allocation_granularity; }, "device"_a);
+  m.def(
+      "copies_overlap", [](const PyDevice& device) { return profile_of(device).copies_overlap; },
+      "device"_a);
 }
 
 }  // namespace magis

@@ -160,6 +160,22 @@ class ReservedMemory:
     cache_flushes: int
     fits: bool  # False: memory ran out
 
+class Statement:
+    """Of a plan's program. Names of copies are spelled "mm_3", "mm_3.1"."""
+
+    # "run"; "begin" and "end", which bound a loop; "free", "store", "load", "await"
+    kind: str
+    copies: list[str]  # a run's results that own memory; what is freed, stored, awaited; a load's
+    # Of what runs, else empty.
+    operator: str  # "aten.mm"
+    name: str  # its first result
+    over: str  # the tensor whose memory the first of `copies` takes over; "": none
+    module: str
+    source: str
+    backward: bool
+    loop: str  # that it begins or ends
+    iterations: int  # of that loop
+
 class Plan:
     """A graph and a program."""
 
@@ -171,6 +187,10 @@ class Plan:
     def graph(self) -> Graph: ...
     def text(self) -> str: ...
     def source(self, heading: str = "") -> str: ...
+    # The line of `source`, from 1, at which each statement's code begins.
+    def source_lines(self, heading: str = "") -> list[int]: ...
+    @property
+    def statements(self) -> list[Statement]: ...  # of the program
     def simulate(self, device: Device) -> Simulation: ...
     def reserved(
         self, device: Device, allocator: AllocatorSettings, library_workspace: int = 0
@@ -247,6 +267,7 @@ def device_memory(
     device: Device,
 ) -> int: ...  # bytes of a profile's device; 0: no particular device
 def allocation_granularity(device: Device) -> int: ...  # allocations are multiples of so many bytes
+def copies_overlap(device: Device) -> bool: ...  # with computing; else the step waits for each
 def optimize(
     graph: Graph,
     *,

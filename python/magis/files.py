@@ -16,27 +16,32 @@ def write_text(path: Path, text: str) -> None:
     or a pipe is written to. Raises OSError, also for a file that is marked read-only but could be
     replaced: it is meant to stay. The error's `filename` is `path`.
     """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """The same for bytes."""
     try:
-        _write(path, text)
+        _write(path, content)
     except OSError as error:
         error.filename = str(path)  # not the temporary file, and none at all for a full disk
         raise
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     target = path.resolve()
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
     if is_read_only(target):
         raise PermissionError(errno.EACCES, "the file is read-only", str(path))
     if target.exists() and not target.is_file():
-        target.write_text(text, encoding="utf-8")
+        target.write_bytes(content)
         return
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else default_mode(0o666)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, mode)

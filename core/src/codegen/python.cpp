@@ -47,12 +47,17 @@ def unpack_bits(bits, dtype):
     return words.view(torch.bool).to(dtype)
 )";
 
+struct PythonText {
+  std::string text;
+  std::vector<int> lines;  // of the statements
+};
+
 class PythonModule {
  public:
   PythonModule(const Graph& graph, const Program& program)
       : graph_(graph), program_(program), names_(graph, program), copies_(graph, program, names_) {}
 
-  std::string text(const std::string& heading) {
+  PythonText text(const std::string& heading) {
     if (!heading.empty()) docstring(heading);
     text_ += "import torch\n";
     const auto operators = names_.operators();
@@ -65,13 +70,23 @@ class PythonModule {
     for (const std::string& code : streams) text_ += code + "\n";
     define_bits();
     begin_step();
-    for (std::size_t s = 0; s < program_.statements.size(); ++s) statement(s);
+    for (std::size_t s = 0; s < program_.statements.size(); ++s) {
+      lines_.push_back(next_line());
+      statement(s);
+    }
     for (const std::string& code : copies_.last_lines()) line(code);
     return_outputs();
-    return std::move(text_);
+    return {std::move(text_), std::move(lines_)};
   }
 
  private:
+  int next_line() {
+    const auto from = text_.begin() + static_cast<std::ptrdiff_t>(counted_);
+    line_ += static_cast<int>(std::count(from, text_.end(), '\n'));
+    counted_ = text_.size();
+    return line_;
+  }
+
   void line(const std::string& code) { text_ += indent_ + code + "\n"; }
 
   void docstring(const std::string& heading) {
@@ -239,12 +254,20 @@ class PythonModule {
   std::vector<std::string> dead_;  // names to delete before the next run
   std::string indent_ = "    ";
   std::string text_;
+  std::vector<int> lines_;  // at which each statement begins
+  int line_ = 1;            // the one after text_[:counted_]
+  std::size_t counted_ = 0;
 };
 
 }  // namespace
 
 std::string emit_python(const Graph& graph, const Program& program, const std::string& heading) {
-  return PythonModule(graph, program).text(heading);
+  return PythonModule(graph, program).text(heading).text;
+}
+
+std::vector<int> python_lines(const Graph& graph, const Program& program,
+                              const std::string& heading) {
+  return PythonModule(graph, program).text(heading).lines;
 }
 
 }  // namespace magis

@@ -11,6 +11,7 @@ from magis.cli import cache, plans, status
 from magis.cli.capture import capture
 from magis.cli.check import check
 from magis.cli.diff import diff
+from magis.cli.export import export
 from magis.cli.inspect import inspect as inspect_file
 from magis.cli.optimize import optimize
 from magis.cli.outcome import Outcome
@@ -87,6 +88,14 @@ _COMMANDS: list[_Command] = [
         """
         magis diff fast.json small.json
         magis diff bert.magis plan.json -o diff.html
+        """,
+    ),
+    (
+        "export",
+        export,
+        """
+        magis export plan.json --snapshot plan.pickle --trace plan.trace.json
+        magis export bert.magis --device a100 --snapshot bert.pickle
         """,
     ),
     (

@@ -15,6 +15,9 @@
 //   tensor peak = max over kernels of (live on entry + its results)
 //   scratch     = highest live inside the kernel - (live on entry + its results)
 //
+// A log, while there is one, has every block that comes or goes, with the time on the clock that
+// Python's time.perf_counter_ns reads.
+//
 // Blocks live in a hash table of our own in mapped pages, for the functions that it would otherwise
 // call are the ones it watches. Everything is under one lock, which is held across fork.
 #define _GNU_SOURCE
@@ -26,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -50,6 +54,17 @@ struct magis_hook_state {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct magis_hook_state state;
+
+struct magis_hook_change {
+  int64_t nanoseconds;
+  uint64_t address;
+  int64_t bytes;  // below 0: given back
+  int64_t owner;
+};
+
+static struct magis_hook_change* change_log;  // the caller's memory; null: nothing is logged
+static int64_t log_capacity;
+static int64_t logged;  // more than the capacity: so many did not fit
 
 static struct block* table;
 static size_t capacity;  // a power of two
@@ -126,8 +141,23 @@ static void erase(size_t hole) {
 
 // ---- the account; all under the lock ----
 
+static void log_change(const struct block* b, int sign) {
+  if (!change_log) return;
+  if (logged < log_capacity) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    change_log[logged] =
+        (struct magis_hook_change){.nanoseconds = now.tv_sec * 1000000000ll + now.tv_nsec,
+                                   .address = b->address,
+                                   .bytes = sign * (int64_t)b->bytes,
+                                   .owner = b->owner};
+  }
+  ++logged;
+}
+
 static void forget(size_t slot) {
   const struct block b = table[slot];
+  log_change(&b, -1);
   if (b.owner == OWNER_C10) {
     state.live -= (int64_t)b.bytes;
     if (in_kernel && b.kernel == kernel_serial) kernel_results -= (int64_t)b.bytes;
@@ -138,6 +168,7 @@ static void forget(size_t slot) {
 }
 
 static void count(const struct block* b) {
+  log_change(b, 1);
   if (b->owner != OWNER_C10) {
     state.other_live += (int64_t)b->bytes;
     if (state.other_live > state.other_peak) state.other_peak = state.other_live;
@@ -174,7 +205,8 @@ static void record(void* address, size_t bytes, enum owner owner) {
 // ---- who called ----
 
 #define CALLERS 256
-static _Atomic uintptr_t callers[CALLERS];  // address * 4 + owner: one word, so that it is read whole
+static _Atomic uintptr_t
+    callers[CALLERS];  // address * 4 + owner: one word, so that it is read whole
 
 static enum owner owner_of(const void* caller) {
   const uintptr_t address = (uintptr_t)caller;
@@ -248,6 +280,23 @@ EXPORT void magis_hook_read(struct magis_hook_state* out) {
   pthread_mutex_lock(&lock);
   *out = state;
   pthread_mutex_unlock(&lock);
+}
+
+// Starts a log in the caller's memory; null ends it.
+EXPORT void magis_hook_log(struct magis_hook_change* changes, int64_t capacity) {
+  pthread_mutex_lock(&lock);
+  change_log = changes;
+  log_capacity = capacity;
+  logged = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+// Changes since the log was started, those that did not fit included.
+EXPORT int64_t magis_hook_logged(void) {
+  pthread_mutex_lock(&lock);
+  const int64_t count = logged;
+  pthread_mutex_unlock(&lock);
+  return count;
 }
 
 // Kernels do not nest: the caller brackets one at a time, and only the thread that runs it.

@@ -23,6 +23,7 @@ from magis.errors import MagisError
 
 _SOURCE = Path(__file__).with_name("alloc_hook.c")
 _PACKAGED = Path(__file__).with_name("libmagis_alloc_hook.so")
+_OWNER_C10 = 1  # as alloc_hook.c numbers them
 _RESTARTED = "MAGIS_ALLOC_HOOK_RESTARTED"
 
 
@@ -35,6 +36,48 @@ class _State(ctypes.Structure):
         (name, ctypes.c_int64)
         for name in ("live", "peak", "tensor_peak", "allocations", "other_live", "other_peak")
     ]
+
+
+class _Change(ctypes.Structure):
+    _fields_ = [("nanoseconds", ctypes.c_int64), ("address", ctypes.c_uint64)]
+    _fields_ += [(name, ctypes.c_int64) for name in ("bytes", "owner")]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedChange:
+    """A block comes, or goes."""
+
+    nanoseconds: int  # as time.perf_counter_ns reads them
+    address: int
+    bytes: int  # below 0: given back
+    of_tensors: bool  # or else of another library
+
+
+class ChangeLog:
+    """Every block that comes or goes while the log is open."""
+
+    def __init__(self, capacity: int) -> None:
+        self._changes = (_Change * capacity)()
+        self.count = 0  # once it is closed; more than the capacity if some did not fit
+
+    @property
+    def is_complete(self) -> bool:
+        return self.count <= len(self._changes)
+
+    def changes(self) -> list[LoggedChange]:
+        """In the order in which they happened."""
+        return [
+            LoggedChange(entry.nanoseconds, entry.address, entry.bytes, entry.owner == _OWNER_C10)
+            for entry in self._changes[: self.count]
+        ]
+
+    def __enter__(self) -> ChangeLog:
+        _active().magis_hook_log(self._changes, ctypes.c_int64(len(self._changes)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.count = _active().magis_hook_logged()
+        _active().magis_hook_log(None, ctypes.c_int64(0))
 
 
 @dataclass(frozen=True)
@@ -58,6 +101,7 @@ def _library() -> ctypes.CDLL | None:
     if not hasattr(process, "magis_hook_read"):
         return None
     process.magis_hook_leave_kernel.restype = ctypes.c_int64
+    process.magis_hook_logged.restype = ctypes.c_int64
     return process
 
 

@@ -216,11 +216,34 @@ class Report:
 
         Raises PlanError for a report without its plan, such as one read from JSON alone.
         """
+        return Explanation(explain(*self._planned("explain", "inspect --explain"), self))
+
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """Writes what the plan will allocate as a memory snapshot, which PyTorch's memory viewer
+        (https://docs.pytorch.org/memory_viz, torch.cuda._memory_viz) shows.
+
+        Raises PlanError if `path` cannot be written, and for a report without its plan.
+        """
+        from magis.report.viewers.files import write_snapshot
+        from magis.report.viewers.predicted import predicted
+
+        write_snapshot(path, [predicted(*self._planned("snapshot", "export --snapshot"))])
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes what the plan will do as a trace in the Trace Event Format, which Perfetto
+        (https://ui.perfetto.dev) shows. Raises as `snapshot` does.
+        """
+        from magis.report.viewers.files import facts_of, write_trace
+        from magis.report.viewers.predicted import predicted
+
+        plan, device = self._planned("trace", "export --trace")
+        write_trace(path, [predicted(plan, device)], facts_of(plan, device))
+
+    def _planned(self, what: str, command: str) -> tuple[_core.Plan, _core.Device]:
+        """The plan and the profile; `what` is made of them, by the `command` too."""
         if self._plan is None:
-            raise PlanError(
-                "this report has no plan to explain; `magis inspect --explain` reads it"
-            )
-        return Explanation(explain(self._plan, self._device or self.device, self))
+            raise PlanError(f"this report has no plan to {what}; `magis {command}` reads it")
+        return self._plan, self._device or self.device
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -72,6 +72,14 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def escaped(name: str) -> str:
+    """`name` in one line, with control characters, which files may hold, written as `\\x1b`."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", name)
+
+
 def _three_digits(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"

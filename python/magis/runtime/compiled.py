@@ -15,7 +15,7 @@ import magis.capture.operators  # noqa: F401  plans may use these
 from magis.capture.text import DTYPE_WORDS
 from magis.errors import PlanError
 from magis.runtime.host_pool import HostPool
-from magis.timing.in_step import MARK, StepClock, timed_code
+from magis.timing.in_step import MARK, PART, Marks, marked_code
 
 if TYPE_CHECKING:
     from magis import _core
@@ -44,6 +44,7 @@ class CompiledPlan:
     ) -> None:
         self.plan = plan
         self.source = plan.source(heading)
+        self._heading = heading
         graph = plan.graph
         self.inputs = graph.inputs
         self.outputs = graph.outputs
@@ -82,17 +83,16 @@ class CompiledPlan:
         return step
 
     @contextlib.contextmanager
-    def instrumented(self, clock: StepClock) -> Iterator[None]:
-        """Inside, steps are timed by `clock`, operator by operator, in the order of the plan's
-        `run_costs`."""
-        names = {**self._names, MARK: clock.mark}
-        count = len(self.plan.run_costs("cpu"))
-        exec(timed_code(self.source, count, self.file_name), names)
+    def instrumented(self, marks: Marks) -> Iterator[None]:
+        """Inside, steps tell `marks` of every statement of the plan's program once it is done."""
+        names = {**self._names, MARK: marks.mark, PART: marks.part}
+        count = len(self.plan.statements)
+        exec(marked_code(self.source, self.plan, self._heading, self.file_name), names)
         plain: Step = self._names["step"]
         timed: Step = names["step"]
 
         def step(*args: Any) -> Sequence[torch.Tensor]:
-            clock.start(count)
+            marks.start(count)
             return timed(*args)
 
         self._names["step"] = step

@@ -14,7 +14,7 @@ from magis.runtime.model_view import ModelView
 from magis.runtime.planned import PlannedStep
 from magis.runtime.replay import written_parameters
 from magis.runtime.sandbox import sandbox
-from magis.timing.in_step import StepClock
+from magis.timing.in_step import StepClock, seconds_of_runs
 from magis.timing.stopwatch import CpuClock
 
 
@@ -62,7 +62,7 @@ class StepTimer:
         with self._step.base.instrumented(clock):
             for _ in range(rounds):
                 self.warm_up()
-                samples.append(clock.seconds)
+                samples.append(seconds_of_runs(self.plan.statements, clock.seconds))
         return [median(seconds) for seconds in zip(*samples, strict=True)]
 
     def compare(

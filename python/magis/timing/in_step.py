@@ -1,16 +1,33 @@
-"""Times of the operators of a plan while it runs: its generated code with a clock read after every
+"""A plan's operators timed while it runs: its generated code with a clock read after every
 statement.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from types import CodeType
+from typing import TYPE_CHECKING, Protocol
 
-from magis.errors import PlanError
+if TYPE_CHECKING:
+    from magis import _core
 
 MARK = "magis_mark"
+PART = "magis_part"
+
+
+class Marks(Protocol):
+    """What marked code calls."""
+
+    def start(self, statements: int) -> None:
+        """Before a step of a program with so many statements."""
+
+    def mark(self, statement: int) -> None:
+        """What was done since the last call is of that statement; below 0: of none."""
+
+    def part(self, begin: int) -> None:
+        """A part of the loop that this statement begins starts."""
 
 
 class StepClock:
@@ -22,66 +39,75 @@ class StepClock:
         self.seconds: list[float] = []
 
     def start(self, statements: int) -> None:
-        """Before a step."""
         self.seconds = [0.0] * statements
         self._last = self._now()
 
     def mark(self, statement: int) -> None:
-        """What was done since the last mark is of `statement`; below 0: of none."""
         now = self._now()
         if statement >= 0:
             self.seconds[statement] += now - self._last
         self._last = now
 
+    def part(self, begin: int) -> None:
+        self.mark(-1)
 
-def timed_code(source: str, statements: int, file_name: str) -> CodeType:
-    """`source`, a plan's module, compiled with a call of `magis_mark(n)` after what each of its
-    program's `statements` makes; n numbers those that run an operator. Giving memory back counts
-    for the statement before.
 
-    Raises PlanError if the code does not have that many.
+def seconds_of_runs(statements: Sequence[_core.Statement], seconds: Sequence[float]) -> list[float]:
+    """Of what `Plan.run_costs` lists, from seconds by statement. Giving memory back counts for the
+    operator before; what bounds a loop is left out.
+    """
+    runs: list[float] = []
+    for statement, taken in zip(statements, seconds, strict=True):
+        if statement.kind == "run":
+            runs.append(taken)
+        elif statement.kind == "free" and runs:
+            runs[-1] += taken
+    return runs
+
+
+def marked_code(source: str, plan: _core.Plan, heading: str, file_name: str) -> CodeType:
+    """`source`, the plan's code under `heading`, compiled with a call of `magis_mark` after what
+    each statement of the program makes, and one of `magis_part` where a part of a loop starts.
     """
     module = ast.parse(source)
     step = next(
         node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "step"
     )
-    count = _mark_body(step.body, 0)
-    if count != statements:
-        raise PlanError(f"the code runs {count} operators, the program {statements}")
+    _Marker(plan.source_lines(heading), loop_ends(plan.statements)).mark_body(step.body)
     code: CodeType = compile(ast.fix_missing_locations(module), file_name, "exec")
     return code
 
 
-def _mark_body(body: list[ast.stmt], number: int) -> int:
-    marked: list[ast.stmt] = []
-    for node in body:
-        marked.append(node)
-        if isinstance(node, ast.For):
-            number = _mark_body(node.body, number)
-        elif isinstance(node, ast.Delete) and number > 0:
-            marked.append(_mark(number - 1))
-        elif _runs_operator(node):
-            marked.append(_mark(number))
-            number += 1
-        elif not isinstance(node, ast.Return):
-            marked.append(_mark(-1))
-    body[:] = marked
-    return number
+class _Marker:
+    def __init__(self, lines: list[int], ends: dict[int, int]) -> None:
+        self._lines = lines  # at which statements begin
+        self._ends = ends  # begin of a loop -> its end
+
+    def mark_body(self, body: list[ast.stmt]) -> None:
+        marked: list[ast.stmt] = []
+        for node in body:
+            statement = bisect_right(self._lines, node.lineno) - 1
+            marked.append(node)
+            if isinstance(node, ast.For):
+                self.mark_body(node.body)
+                node.body.insert(0, _call(PART, statement))
+                marked.append(_call(MARK, self._ends[statement]))
+            elif not isinstance(node, ast.Return):
+                marked.append(_call(MARK, statement))
+        body[:] = marked
 
 
-def _runs_operator(node: ast.stmt) -> bool:
-    if isinstance(node, ast.If):  # the first part is copied, the others are added
-        return True
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Call)
-    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-        return False
-    function = ast.unparse(node.value.func)
-    # What allocates results of a loop, and what says how long a part is, belongs to the loop.
-    is_loops = function == "min" or function.startswith("torch.empty(") or function == "torch.empty"
-    return not is_loops
+def loop_ends(statements: Sequence[_core.Statement]) -> dict[int, int]:
+    """Of loops, by the statements that begin them."""
+    ends: dict[int, int] = {}
+    open_loops: list[int] = []
+    for number, statement in enumerate(statements):
+        if statement.kind == "begin":
+            open_loops.append(number)
+        elif statement.kind == "end":
+            ends[open_loops.pop()] = number
+    return ends
 
 
-def _mark(number: int) -> ast.stmt:
-    call = ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(number)], [])
-    return ast.Expr(call)
+def _call(name: str, statement: int) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(statement)], []))

@@ -1,0 +1,1 @@
+"""A plan in files for viewers that people have: PyTorch's memory viewer, Perfetto."""
