@@ -52,6 +52,7 @@ __all__ = [
     "TorchDispatchMode",
     "buffers_to_broadcast",
     "count_steps",
+    "cuda_memory_history",
     "current_autograd_node",
     "fake_like",
     "foreach_add",
@@ -445,3 +446,22 @@ def foreach_add(results: list[torch.Tensor], parts: list[torch.Tensor]) -> None:
     the same function.
     """
     torch._foreach_add_(results, parts)
+
+
+@contextlib.contextmanager
+def cuda_memory_history(device: torch.device, entries: int) -> Iterator[dict[str, Any]]:
+    """The allocator's snapshot of the block is in the dictionary once the block is left.
+
+    Relies on: `_snapshot()` gives "segments" and, by device, "device_traces", in the form that
+    `torch.cuda._memory_viz` reads; with stacks="python" frames say "filename" and "line" of
+    compiled Python, the innermost first.
+    """
+    history: dict[str, Any] = {}
+    memory = torch.cuda.memory
+    memory._record_memory_history("all", stacks="python", max_entries=entries, device=device)
+    try:
+        yield history
+        torch.cuda.synchronize(device)
+        history.update(memory._snapshot(device))
+    finally:
+        memory._record_memory_history(None, device=device)

@@ -20,6 +20,12 @@ from magis.cli.hook import under_hook
 from magis.cli.options import Json, OffloadDirectory, OffloadTo
 from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
+from magis.cli.recorded import (
+    check_record_folder,
+    check_recordable,
+    recorded_words,
+    write_recording,
+)
 from magis.cli.status import UsageError
 from magis.cli.workload import workload_of
 from magis.report.promised_times import PromisedTimes
@@ -61,6 +67,15 @@ def run(
     ] = None,
     offload_to: OffloadTo = "host",
     offload_directory: OffloadDirectory = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Record a step and write what was promised beside what happened: trace.json for "
+            "https://ui.perfetto.dev, snapshot.pickle for https://docs.pytorch.org/memory_viz.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> Outcome:
     """Run a plan against eager PyTorch on this machine.
@@ -75,8 +90,12 @@ def run(
     found, saved = _read(plan)
     profile = saved.device
     directory = choose_directory(offload_to, offload_directory)
+    if record is not None:
+        check_record_folder(record)
     under_hook()
     _check_device(found)
+    if record is not None:
+        check_recordable(found.graph.device)
     here = _profile_here(found, profile)
     promised = found.simulate(here)
     eager_fits = _check_memory(found, promised, here, on_disk=directory is not None)
@@ -98,7 +117,10 @@ def run(
     facts = _facts(promised, planned, eager, difference, tolerance)
     facts["times"] = asdict(times)
     facts |= {"plan_device": profile, "plan_peak_bytes": found.simulate(profile).peak_bytes}
-    facts |= {"host_bytes": found.host_bytes, "offload_to": offload_to}
+    facts |= {"host_bytes": found.host_bytes, "offload_to": offload_to, "recorded": None}
+    if record is not None:
+        with spinner("recording a step"):
+            facts["recorded"] = write_recording(record, found, here, trial.record())
     return _outcome(facts, json)
 
 
@@ -265,6 +287,8 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "time", _time(facts)
     yield from PromisedTimes.from_json(facts["times"]).rows()
     yield "results", _equality(facts)
+    if facts["recorded"] is not None:
+        yield "recorded", recorded_words(facts["recorded"])
 
 
 def _time(facts: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from magis.capture.optimizers import optimizer_named
 from magis.cli.workload import Workload
 from magis.errors import PlanError, ReplayError
 from magis.measure import measure_peak
+from magis.report.viewers.measured import Recording
 from magis.runtime import replay
 from magis.runtime.batch import Arguments
 from magis.runtime.comparison import compare
@@ -27,6 +28,7 @@ from magis.runtime.in_step import InStepOptimizer, written_states
 from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import captured_fingerprint, without_scratch
 from magis.runtime.planned import PlannedStep
+from magis.runtime.recording import record_step
 from magis.runtime.sandbox import sandbox
 from magis.runtime.step_times import StepTimer
 
@@ -113,6 +115,11 @@ class Trial:
     def eager(self) -> Run:
         """The same for eager."""
         return self._measured(self._run_eager)
+
+    def record(self) -> Recording:
+        """One step of the plan, as it happens. Run one before, as for `planned`."""
+        with self._sandbox():
+            return record_step(self._step.base, self.timer.run, self._device)
 
     def time(self, planned: Run, eager: Run | None, rounds: int) -> None:
         """Adds the seconds of `rounds` steps to each, in turns: a slow machine slows both."""

@@ -44,7 +44,7 @@ class CompiledPlan:
     ) -> None:
         self.plan = plan
         self.source = plan.source(heading)
-        self._heading = heading
+        self.lines = plan.source_lines(heading)  # at which the program's statements begin
         graph = plan.graph
         self.inputs = graph.inputs
         self.outputs = graph.outputs
@@ -87,7 +87,7 @@ class CompiledPlan:
         """Inside, steps tell `marks` of every statement of the plan's program once it is done."""
         names = {**self._names, MARK: marks.mark, PART: marks.part}
         count = len(self.plan.statements)
-        exec(marked_code(self.source, self.plan, self._heading, self.file_name), names)
+        exec(marked_code(self.source, self.lines, self.plan.statements, self.file_name), names)
         plain: Step = self._names["step"]
         timed: Step = names["step"]
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import gc
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from magis import _torch_internals as internals
 from magis.errors import MagisError
 from magis.measure import hook
 from magis.report.viewers.measured import Level, Mark, Recording
+from magis.report.viewers.record import Place
+from magis.report.viewers.snapshot import with_places
 from magis.runtime.compiled import CompiledPlan
 
 # Allocations that an operator may make, as a first guess.
 _CHANGES_A_RUN = 16
 _MOST_ATTEMPTS = 4
+_MOST_ENTRIES = 1_000_000  # of a history on CUDA
 
 
 def record_step(plan: CompiledPlan, run: Callable[[], Any], device: torch.device) -> Recording:
@@ -72,7 +77,28 @@ def _record_cuda(plan: CompiledPlan, run: Callable[[], Any], device: torch.devic
         result = run()
         torch.cuda.synchronize(device)
         del result
-    return marks.recording()
+    recording = marks.recording()
+    with internals.cuda_memory_history(device, _MOST_ENTRIES) as history:
+        result = run()
+        del result
+    recording.snapshot = with_places(history, _Places(plan))
+    return recording
+
+
+class _Places:
+    """Where the model asks for what stands in a line of a plan's code."""
+
+    def __init__(self, plan: CompiledPlan) -> None:
+        self._file = plan.file_name
+        self._lines = plan.lines
+        self._statements = plan.plan.statements
+
+    def __call__(self, file: str, line: int) -> Place | None:
+        number = bisect_right(self._lines, line) - 1
+        if file != self._file or number < 0:
+            return None
+        statement = self._statements[number]
+        return Place(statement.operator or statement.kind, statement.module, statement.source)
 
 
 class _CudaMarks:

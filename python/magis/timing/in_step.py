@@ -65,15 +65,18 @@ def seconds_of_runs(statements: Sequence[_core.Statement], seconds: Sequence[flo
     return runs
 
 
-def marked_code(source: str, plan: _core.Plan, heading: str, file_name: str) -> CodeType:
-    """`source`, the plan's code under `heading`, compiled with a call of `magis_mark` after what
-    each statement of the program makes, and one of `magis_part` where a part of a loop starts.
+def marked_code(
+    source: str, lines: list[int], statements: Sequence[_core.Statement], file_name: str
+) -> CodeType:
+    """`source`, a plan's code, compiled with a call of `magis_mark` after what each statement of
+    its program makes, and one of `magis_part` where a part of a loop starts. lines: at which the
+    statements begin.
     """
     module = ast.parse(source)
     step = next(
         node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "step"
     )
-    _Marker(plan.source_lines(heading), loop_ends(plan.statements)).mark_body(step.body)
+    _Marker(lines, loop_ends(statements)).mark_body(step.body)
     code: CodeType = compile(ast.fix_missing_locations(module), file_name, "exec")
     return code
 

@@ -8,12 +8,12 @@ import pickle
 import random
 import time
 from collections.abc import Callable
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 import viewer_plans
+from snapshot_format import assert_no_overlap, peak_of
 from torch.cuda import _memory_viz
 from trace_format import Counters, events_of, nanoseconds, slices
 
@@ -29,8 +29,6 @@ from magis.report.viewers.record import DEVICE, HOST, Block, Place, Record
 from magis.report.viewers.snapshot import pickled, snapshot
 from magis.report.viewers.trace import trace_text
 
-Snapshot = dict[str, Any]
-
 PLANS: dict[str, tuple[Callable[[], _core.Plan], str]] = {
     "swapping": (viewer_plans.swapping_bert, "reference"),
     "swapping, on a CPU": (viewer_plans.swapping_bert, "cpu"),
@@ -44,37 +42,6 @@ PLANS: dict[str, tuple[Callable[[], _core.Plan], str]] = {
 def planned(request: pytest.FixtureRequest) -> tuple[_core.Plan, str]:
     make, device = PLANS[request.param]
     return make(), device
-
-
-def peak_of(trace: list[dict[str, Any]]) -> int:
-    live = peak = 0
-    for entry in trace:
-        if entry["action"] == "alloc":
-            live += entry["size"]
-            peak = max(peak, live)
-        elif entry["action"] == "free_completed":
-            live -= entry["size"]
-    return peak
-
-
-def assert_no_overlap(content: Snapshot, device: int = 0) -> None:
-    """No block lies where another one is, and all lie in the segment."""
-    segment = next(s for s in content["segments"] if s["device"] == device)
-    live: dict[int, int] = {}
-    for entry in content["device_traces"][device]:
-        if entry["action"] == "alloc":
-            begin, end = entry["addr"], entry["addr"] + entry["size"]
-            assert segment["address"] <= begin
-            assert end <= segment["address"] + segment["total_size"]
-            assert all(end <= other or begin >= live[other] for other in live), entry
-            live[begin] = end
-        elif entry["action"] == "free_completed":
-            assert live.pop(entry["addr"]) == entry["addr"] + entry["size"]
-    held = [b for b in segment["blocks"] if b["state"] == "active_allocated"]
-    assert {b["address"]: b["address"] + b["size"] for b in held} == live
-    ends = [(b["address"], b["address"] + b["size"]) for b in segment["blocks"]]
-    assert all(end == begin for (_, end), (begin, _) in pairwise(ends))
-    assert ends[-1][1] == segment["address"] + segment["total_size"]
 
 
 def assert_counters_equal(plan: _core.Plan, device: str, text: str) -> None:

@@ -28,6 +28,14 @@ FRAMES = (LOOP, COPY, WAIT)  # categories of slices that are no operators
 _HOST_ALIGNMENT = 64
 
 
+def loop_name(loop: str, parts: int) -> str:
+    return f"{loop}: {parts:,} parts"
+
+
+def part_name(loop: str, part: int, parts: int) -> str:
+    return f"{loop}, part {part:,} of {parts:,}"
+
+
 class Drawing:
     """Draws on `record` what a program does, statement by statement as it goes."""
 

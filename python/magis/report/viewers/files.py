@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from magis.errors import PlanError
 from magis.files import write_bytes, write_text
 from magis.report.viewers.record import Record
-from magis.report.viewers.snapshot import pickled, snapshot
+from magis.report.viewers.snapshot import Snapshot, beside, pickled, snapshot
 from magis.report.viewers.trace import trace_text
 
 if TYPE_CHECKING:
@@ -29,10 +29,17 @@ def facts_of(plan: _core.Plan, device: _core.Device) -> dict[str, Any]:
     }
 
 
-def write_snapshot(path: str | os.PathLike[str], records: Sequence[Record]) -> None:
-    """Raises PlanError if `path` cannot be written."""
+def write_snapshot(
+    path: str | os.PathLike[str], records: Sequence[Record], measured: Snapshot | None = None
+) -> None:
+    """measured: PyTorch's own snapshot, to be beside them. Raises PlanError if `path` cannot be
+    written.
+    """
+    content = snapshot(records)
+    if measured is not None:
+        content = beside(content, measured)
     try:
-        write_bytes(Path(path), pickled(snapshot(records)))
+        write_bytes(Path(path), pickled(content))
     except OSError as error:
         raise _unwritable(path, "snapshot", error) from None
 

@@ -13,10 +13,11 @@ from itertools import groupby
 from magis import _core
 from magis.measure.hook import LoggedChange
 from magis.report.memory import WORKSPACE
-from magis.report.viewers.drawing import Drawing
+from magis.report.viewers.drawing import Drawing, loop_name, part_name
 from magis.report.viewers.holding import Holding
 from magis.report.viewers.program import Program
 from magis.report.viewers.record import DEVICE, LIBRARIES, Block, Nanoseconds, Place, Record
+from magis.report.viewers.snapshot import Snapshot
 
 UNPLANNED = "not in the plan"
 NONE = -1  # no statement: before the program and after it
@@ -50,6 +51,7 @@ class Recording:
     marks: list[Mark] = field(default_factory=list)
     changes: list[LoggedChange] = field(default_factory=list)  # every block, or else
     levels: list[Level] = field(default_factory=list)  # one for each mark
+    snapshot: Snapshot | None = None  # of a device that has its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class _Replay:
         self._copies_wait = recording.method == "hook"  # on a CPU, which does one thing at a time
         self._by_address: dict[int, int] = {}  # blocks of tensors
         self._persistent = self._level = 0  # bytes on the device
-        self._open: dict[int, tuple[int, int, int]] = {}  # begin -> slices around, inside; part
+        self._open: dict[int, list[int]] = {}  # begin of a loop -> slices of it and of its parts
         self._last = NONE  # the statement that was done last
 
     def record(self) -> Record:
@@ -114,23 +116,24 @@ class _Replay:
         now = self._time(span.end)
         statement = self._program.statements[span.statement]
         if span.statement not in self._open:
-            around = self._draw.open(f"{statement.loop}: parts", self._time(span.start))
-            part = 0
+            self._open[span.statement] = [self._draw.open(statement.loop, self._time(span.start))]
         else:
-            around, inside, part = self._open[span.statement]
-            self._draw.close(inside, self._time(span.start))
-        inside = self._draw.open(f"{statement.loop}, part {part + 1:,}", now)
-        self._open[span.statement] = around, inside, part + 1
+            self._draw.close(self._open[span.statement][-1], self._time(span.start))
+        self._open[span.statement].append(self._draw.open(statement.loop, now))
         self._last = span.statement
 
     def _end_loop(self, end: int, now: Nanoseconds) -> None:
+        """Only now it is known how many parts there were."""
         begin = self._program.begins[end]
-        if begin in self._open:
-            around, inside, parts = self._open.pop(begin)
-            name = self._program.statements[begin].loop
-            self._record.slices[around].name = f"{name}: {parts:,} parts"
-            self._draw.close(inside, now)
-            self._draw.close(around, now)
+        if begin not in self._open:
+            return
+        around, *parts = self._open.pop(begin)
+        loop = self._program.statements[begin].loop
+        self._record.slices[around].name = loop_name(loop, len(parts))
+        for number, part in enumerate(parts, start=1):
+            self._record.slices[part].name = part_name(loop, number, len(parts))
+        self._draw.close(parts[-1], now)
+        self._draw.close(around, now)
 
     def _span(self, span: _Span, changes: list[LoggedChange]) -> None:
         start, end = self._time(span.start), self._time(span.end)

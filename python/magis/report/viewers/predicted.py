@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from magis import _core
 from magis.report.memory import WORKSPACE
-from magis.report.viewers.drawing import Drawing
+from magis.report.viewers.drawing import Drawing, loop_name, part_name
 from magis.report.viewers.holding import Holding
 from magis.report.viewers.program import Program
 from magis.report.viewers.record import FROM_HOST, TO_HOST, Block, Nanoseconds, Place, Record
@@ -105,10 +105,10 @@ class _Walk:
             self._skip(*body, count)
             return
         drawn = count if self._whole else 1
-        around = self._draw.open(f"{statement.loop}: {count:,} parts", self._time())
+        around = self._draw.open(loop_name(statement.loop, count), self._time())
         for part in range(1, drawn + 1):
             self._record.sample(self._time())
-            inside = self._draw.open(f"{statement.loop}, part {part:,} of {count:,}", self._time())
+            inside = self._draw.open(part_name(statement.loop, part, count), self._time())
             self._walk(*body)
             self._draw.close(inside, self._time())
         if drawn < count:

@@ -8,7 +8,7 @@ the inside out, the modules around it, so that what is grouped by frames is grou
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from magis.report.text import escaped
@@ -36,6 +36,38 @@ def snapshot(records: Sequence[Record]) -> Snapshot:
         "external_annotations": [],
         "allocator_settings": {},
     }
+
+
+def beside(predicted: Snapshot, measured: Snapshot) -> Snapshot:
+    """What was predicted as device 0, the devices of what was measured after it. PyTorch's own
+    snapshot says which device a segment is on.
+    """
+    moved = [{**segment, "device": segment["device"] + 1} for segment in measured["segments"]]
+    return {
+        **measured,
+        "segments": [*predicted["segments"], *moved],
+        "device_traces": [*predicted["device_traces"], *measured["device_traces"]],
+    }
+
+
+def with_places(content: Snapshot, places: Callable[[str, int], Place | None]) -> Snapshot:
+    """PyTorch's own snapshot with the model's lines and modules in front of the frames of a plan's
+    code. places: of a file and a line, where the model asks for what is there.
+    """
+
+    def known(entry: dict[str, Any]) -> dict[str, Any]:
+        frames = entry.get("frames", [])
+        for frame in frames:
+            if (found := places(frame["filename"], frame["line"])) is not None:
+                return {**entry, "frames": [*frames_of(found), *frames]}
+        return entry
+
+    segments = [
+        {**segment, "blocks": [known(block) for block in segment["blocks"]]}
+        for segment in content["segments"]
+    ]
+    traces = [[known(entry) for entry in trace] for trace in content["device_traces"]]
+    return {**content, "segments": segments, "device_traces": traces}
 
 
 def pickled(content: Snapshot) -> bytes:
@@ -142,11 +174,12 @@ class _FrameCache:
     def of(self, place: Place) -> list[Frame]:
         frames = self._known.get(place)
         if frames is None:
-            frames = self._known[place] = _frames(place)
+            frames = self._known[place] = frames_of(place)
         return frames
 
 
-def _frames(place: Place) -> list[Frame]:
+def frames_of(place: Place) -> list[Frame]:
+    """The line of the model, then the modules around it, the innermost first."""
     file, _, line = place.source.rpartition(":")
     if not line.isdecimal():
         file, line = place.source, "0"

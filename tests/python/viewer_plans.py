@@ -80,7 +80,7 @@ def split_bert() -> _core.Plan:
 
 def random_plans() -> list[_core.Plan]:
     """Every other one with random swapping."""
-    folder = Path(__file__).parents[2] / "data" / "random_plans"
+    folder = Path(__file__).parents[1] / "data" / "random_plans"
     plans = []
     for number, path in enumerate(sorted(folder.glob("*.plan"))):
         text = path.read_text()
