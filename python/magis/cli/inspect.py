@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,10 +15,14 @@ from magis.cli.rules import rule_rows, rules_view
 from magis.cli.subject import Subject, read_subject
 from magis.report import Explanation, MemoryReport
 from magis.report import explain as explain_plan
+from magis.report.curve import MemoryCurve
 from magis.report.render import memory_view
 
 if TYPE_CHECKING:
     from magis import _core
+
+# Finer than a terminal shows: of longer loops the first part stands for all.
+_MOST_RUNS = 10_000
 
 
 def inspect(
@@ -36,9 +41,9 @@ def inspect(
 ) -> Outcome:
     """Show where the memory of a graph or a plan goes.
 
-    The peak, what is live there by kind, by module and by operator, and the biggest tensors with
-    the source lines that made them. With --explain, what a plan does and why, in place of these
-    tables; with --rules, the rewrite rules.
+    The peak, memory over a step, what is live at the peak by kind, by module and by operator, and
+    the biggest tensors with the source lines that made them. With --explain, what a plan does and
+    why, in place of these tables; with --rules, the rewrite rules.
     """
     subject = read_subject(file)
     profile = device_profile(device or subject.profile, subject.graph.device)
@@ -46,8 +51,9 @@ def inspect(
         memory = MemoryReport.of_graph(subject.graph, device=profile)
     else:
         memory = MemoryReport.of_plan(subject.plan, device=profile)
-    data = {"file": str(file), **memory.to_json()}
-    view: RenderableType = memory_view(memory)
+    curve = _curve(subject, profile)
+    data = {"file": str(file), **memory.to_json(), "curve": asdict(curve)}
+    view: RenderableType = memory_view(memory, curve)
     if subject.report is not None:
         data["report"] = subject.report.to_json()
         view = Group(subject.report, Text(""), view)
@@ -60,6 +66,14 @@ def inspect(
         data["rules"] = rows
         view = rules_view(rows)
     return Outcome(data, view, json)
+
+
+def _curve(subject: Subject, profile: _core.Device) -> MemoryCurve:
+    from magis import _core
+    from magis.report.viewers.predicted import predicted
+
+    plan = subject.plan or _core.Plan.program_order(subject.graph)
+    return MemoryCurve.of(predicted(plan, profile, most_runs=_MOST_RUNS), plan.simulate(profile))
 
 
 def _explained(subject: Subject, profile: _core.Device) -> Explanation:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from magis.report.lifetimes import last_readers, output_tensors
 from magis.report.loops import GraphLoops, SplitLoop, read_loops
+from magis.report.module_tree import TreeRow, module_tree
 from magis.report.modules import grouping, without_layer_number
 from magis.report.reserved import Reserved, reserved_memory
 from magis.report.text import bytes_text
@@ -113,6 +114,7 @@ class MemoryReport:
     persistent: list[Share]  # by kind of input
     by_kind: list[Share]  # transient bytes at the peak, workspace included
     by_module: list[Share]  # transient tensors at the peak
+    tree: list[TreeRow]  # the same, modules inside modules
     by_operator: list[Share]  # transient tensors at the peak, by the operator that made them
     biggest: list[LikeTensors]  # by the size of one tensor
     opaque: list[str]  # operators that magis does not know: never recomputed
@@ -164,6 +166,7 @@ class MemoryReport:
             persistent=persistent_shares(graph, simulation.persistent_bytes),
             by_kind=by_kind,
             by_module=_shortened(_shares(live, lambda tensor: group(tensor.module)), "modules"),
+            tree=module_tree(live),
             by_operator=_shortened(_shares(live, lambda tensor: tensor.operator), "operators"),
             biggest=alike(live)[:MOST_ROWS],
             opaque=graph.opaque_operators(),

@@ -9,7 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from magis.report.curve import CurveView, MemoryCurve
 from magis.report.memory import LikeTensors, MemoryReport, Share
+from magis.report.module_tree import TreeRow
 from magis.report.modules import NO_MODULE
 from magis.report.text import bytes_text, copies_text, percent_text, plural, seconds_text
 from magis.report.wrapping import Dotted
@@ -33,18 +35,23 @@ _OPTIONS = {
 }
 
 
-def memory_view(report: MemoryReport) -> RenderableType:
-    """The whole report: peak, breakdowns, biggest tensors, and what magis does not know."""
+def memory_view(report: MemoryReport, curve: MemoryCurve | None = None) -> RenderableType:
+    """The whole report: peak, memory over time, breakdowns, biggest tensors, and what magis does
+    not know.
+    """
     parts: list[RenderableType] = [summary_view(report)]
+    if curve is not None and any(curve.levels):
+        parts += _section("Memory over a step", CurveView(curve))
     if report.persistent:
         parts += _section("Persistent, by kind", _shares(report.persistent, report.peak_bytes))
-    for title, shares in (
-        ("Live at the peak, by kind", report.by_kind),
-        ("Live at the peak, by module", report.by_module),
-        ("Live at the peak, by operator", report.by_operator),
-    ):
-        if shares:
-            parts += _section(title, _shares(shares, report.peak_bytes))
+    if report.by_kind:
+        body = _shares(report.by_kind, report.peak_bytes)
+        parts += _section("Live at the peak, by kind", body)
+    if report.tree:
+        parts += _section("Live at the peak, by module", _tree(report.tree, report.peak_bytes))
+    if report.by_operator:
+        body = _shares(report.by_operator, report.peak_bytes)
+        parts += _section("Live at the peak, by operator", body)
     big = [tensors for tensors in report.biggest if 1000 * tensors.bytes >= report.peak_bytes]
     if big:
         body = _biggest(big[:_MOST_BIGGEST])
@@ -129,16 +136,23 @@ def _lines(lines: list[str]) -> RenderableType:
     return Group(*map(Dotted, shown))
 
 
-def _shares(shares: list[Share], peak: int) -> Table:
+def _shares(shares: list[Share], peak: int, depths: list[int] | None = None) -> Table:
+    """depths: how far the names are indented."""
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for share in shares:
+    for share, depth in zip(shares, depths or [0] * len(shares), strict=True):
         count = f" ({share.tensors:,})" if share.tensors else ""
         name = Dotted(share.name + count)
-        table.add_row(bytes_text(share.bytes), percent_text(share.bytes, peak), name)
+        indented = Padding(name, (0, 0, 0, 2 * depth))
+        table.add_row(bytes_text(share.bytes), percent_text(share.bytes, peak), indented)
     return table
+
+
+def _tree(rows: list[TreeRow], peak: int) -> Table:
+    shares = [Share(row.name, row.bytes, row.tensors) for row in rows]
+    return _shares(shares, peak, [row.depth for row in rows])
 
 
 def _biggest(groups: list[LikeTensors]) -> Table:
