@@ -49,5 +49,6 @@ void bind_plan(nanobind::module_& m);
 void bind_optimize(nanobind::module_& m);
 void bind_fission(nanobind::module_& m);
 void bind_rewriting(nanobind::module_& m);
+void bind_structure(nanobind::module_& m);
 
 }  // namespace magis

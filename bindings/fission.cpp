@@ -100,6 +100,14 @@ PyGraph split(const PyRegions& regions, nb::list choices) {
   return {std::make_shared<const Graph>(std::get<Graph>(std::move(made)))};
 }
 
+// The graph in which all that can runs in `parts` parts of the batch.
+PyGraph split_batch(const PyRegions& regions, int64_t parts) {
+  const FissionRegion region = regions.ground->batch_region(parts);
+  std::variant<Graph, std::string> made = regions.ground->split({&region, 1});
+  if (const auto* why = std::get_if<std::string>(&made)) throw UserError(*why);
+  return {std::make_shared<const Graph>(std::get<Graph>(std::move(made)))};
+}
+
 // "7 operators from %a (...) to %b (...), along an axis of 2048".
 std::string describe_region(const PyRegions& regions, std::size_t i) {
   const Graph& graph = regions.ground->axes().graph();
@@ -145,7 +153,8 @@ void bind_fission(nb::module_& m) {
       .def("describe", &describe_region)
       .def("obstacles", [](const PyRegions& r) { return r.ground->batch_obstacles(); })
       .def("whole_operators", &whole_operators)
-      .def("split", &split, "choices"_a);
+      .def("split", &split, "choices"_a)
+      .def("split_batch", &split_batch, "parts"_a);
   m.def("fission_regions", &regions_of, "graph"_a, nb::kw_only(), "device"_a,
         "least_saving"_a = nb::none(), "limit"_a = CandidateOptions{}.limit);
 }

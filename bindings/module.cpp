@@ -26,6 +26,7 @@ NB_MODULE(_core, m) {
   magis::bind_optimize(m);
   magis::bind_fission(m);
   magis::bind_rewriting(m);
+  magis::bind_structure(m);
 
   m.def("in_place_forms", [] {
     nb::list forms;

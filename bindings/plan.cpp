@@ -151,6 +151,23 @@ class UndoneByName {
   std::unordered_map<std::string, TensorId> tensors_;
 };
 
+// Lifetimes end anew, whatever the text says of them.
+PyPlan plan_of(const PyGraph& g, const std::string& text, const std::string& file_name) {
+  const Graph& graph = *g.graph;
+  const Undone nothing{IdMap<OpId, uint8_t>(graph.op_count(), 0),
+                       IdMap<TensorId, uint8_t>(graph.tensors().size(), 0)};
+  PyPlan plan{g.graph, undo(graph, parse_program(graph, text, file_name), nothing)};
+  verify(graph, plan.program);
+  return plan;
+}
+
+// (peak bytes, seconds, exposed seconds)
+std::tuple<Bytes, Seconds, Seconds> footprint_of(const PyPlan& plan, const PyDevice& device) {
+  const CostTable costs = make_cost_table(*plan.graph, profile_of(device));
+  const Footprint found = footprint(*plan.graph, plan.program, costs);
+  return {costs.persistent + found.transient_peak, found.seconds, found.exposed};
+}
+
 PyPlan without(const PyPlan& plan, const std::vector<std::string>& runs,
                const std::vector<std::string>& swaps) {
   const Undone undone = UndoneByName(*plan.graph)({runs, swaps});
@@ -274,6 +291,7 @@ void bind_plan(nb::module_& m) {
                           std::move(parsed.program)};
           },
           "text"_a, "file_name"_a = "<text>")
+      .def_static("of", &plan_of, "graph"_a, "program"_a, "file_name"_a = "<program>")
       .def_static(
           "program_order",
           [](const PyGraph& g) {
@@ -296,6 +314,7 @@ void bind_plan(nb::module_& m) {
           "heading"_a = "")
       .def_prop_ro("statements", &python_statements)
       .def("simulate", &simulate_plan, "device"_a)
+      .def("footprint", &footprint_of, "device"_a)
       .def("reserved", &reserved, "device"_a, "allocator"_a, "library_workspace"_a = 0)
       .def("verify",
            [](const PyPlan& p) {

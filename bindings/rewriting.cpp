@@ -70,6 +70,12 @@ void bind_rewriting(nb::module_& m) {
   m.def(
       "count_matches", [](const PyGraph& g) { return count_matches(*g.graph); }, "graph"_a);
   m.def("rule_effects", &effects, "graph"_a, nb::kw_only(), "device"_a);
+  m.def(
+      "rewrite",
+      [](const PyGraph& g, const PyDevice& device, bool merge) {
+        return shared(rewrite_to_save_time(*g.graph, profile_of(device), merge));
+      },
+      "graph"_a, nb::kw_only(), "device"_a, "merge"_a = false);
   m.def("rewrite_at_random", &at_random, "graph"_a, nb::kw_only(), "count"_a, "seed"_a,
         "only"_a = std::vector<std::string>());
 }

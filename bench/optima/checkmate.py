@@ -9,8 +9,9 @@ within a stage is not said by products of binaries, made linear with counts, but
 are the same, and so is the memory: a result counts from the run of its operator to its last need in
 the stage, or to the end of the stage if the next one has it.
 
-Outputs are run once and stay, as in a plan. Operators have one result each. As first runs follow
-program order, a search that also reorders may be better than this optimum.
+Outputs are run once and stay, as in a plan. Operators have one result each; what else they make is
+`resident`, there from the first run to the end. As first runs follow program order, a search that
+also reorders may be better than this optimum.
 """
 
 from __future__ import annotations
@@ -24,6 +25,35 @@ import numpy as np
 from network import Network
 
 MICROSECOND = 1e-6
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Operators by number, in program order."""
+
+    names: list[str]
+    reads: list[list[int]]
+    units: list[float]  # of the result
+    seconds: list[float]
+    outputs: frozenset[int]
+    working: list[float] | None = None  # units while it runs, beside its result
+    resident: list[float] | None = None  # units from its first run on
+
+    @staticmethod
+    def of(network: Network) -> Instance:
+        names = [op.name for op in network.operators]
+        for op in network.operators:
+            if len(op.results) != 1:
+                raise ValueError(f"{op.name} has {len(op.results)} results")
+        index = {name: i for i, name in enumerate(names)}
+        seconds = network.seconds()
+        return Instance(
+            names,
+            [[index[read] for read in op.reads] for op in network.operators],
+            [network.units[name] for name in names],
+            [seconds[name] for name in names],
+            frozenset(index[name] for name in network.outputs),
+        )
 
 
 @dataclass(frozen=True)
@@ -86,6 +116,7 @@ class Programme:
         model.integrality_ = [kinds.kInteger if b else kinds.kContinuous for b in self.binary]
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in [
+            ("log_to_console", False),
             ("output_flag", False),
             ("threads", 1),
             ("time_limit", time_limit),
@@ -98,24 +129,22 @@ class Programme:
 
 
 class Checkmate:
-    """The programme of one network; `budget` in units, without inputs."""
+    """The programme of one instance; `budget` in units, without inputs. `relaxed`: its linear
+    relaxation, whose solution is rounded."""
 
-    def __init__(self, network: Network, budget: int) -> None:
-        self.network = network
+    def __init__(self, instance: Instance, budget: float, relaxed: bool = False) -> None:
+        self.instance = instance
         self.budget = budget
-        self.names = [op.name for op in network.operators]
-        for op in network.operators:
-            if len(op.results) != 1:
-                raise ValueError(f"{op.name} has {len(op.results)} results")
-        index = {name: i for i, name in enumerate(self.names)}
+        self.relaxed = relaxed
+        self.names = instance.names
         self.count = len(self.names)
-        self.reads = [[index[read] for read in op.reads] for op in network.operators]
+        self.reads = instance.reads
         self.readers: list[list[int]] = [[] for _ in self.names]
         for reader, reads in enumerate(self.reads):
             for read in reads:
                 self.readers[read].append(reader)
-        self.units = [network.units[name] for name in self.names]
-        self.outputs = {index[name] for name in network.outputs}
+        self.units = instance.units
+        self.outputs = instance.outputs
         self.programme = Programme()
         self.run: dict[tuple[int, int], int] = {}
         self.there: dict[tuple[int, int], int] = {}
@@ -127,35 +156,69 @@ class Checkmate:
             self._bound_memory(stage)
 
     def solve(self, time_limit: float = math.inf) -> Solution:
+        """Of a relaxed programme, the seconds are those of the rounded schedule, which may exceed
+        the budget."""
         solver = self.programme.solve(time_limit)
         info = solver.getInfo()
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return Solution(None, math.inf, math.inf)
-        bound = info.mip_dual_bound * MICROSECOND
+        bound = 0.0 if self.relaxed else info.mip_dual_bound * MICROSECOND
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return Solution(None, math.inf, bound)
         values = solver.getSolution().col_value
-        runs = [
-            self.names[i]
-            for stage in range(self.count)
-            for i in range(stage + 1)
-            if values[self.run[stage, i]] > 0.5
-        ]
-        return Solution(runs, info.objective_function_value * MICROSECOND, bound)
+        if self.relaxed:
+            runs = self._rounded(values)
+            seconds = sum(self.instance.seconds[i] for i in runs)
+            bound = info.objective_function_value * MICROSECOND
+        else:
+            runs = [
+                i
+                for stage in range(self.count)
+                for i in range(stage + 1)
+                if values[self.run[stage, i]] > 0.5
+            ]
+            seconds = info.objective_function_value * MICROSECOND
+        return Solution([self.names[i] for i in runs], seconds, bound)
+
+    def _rounded(self, values: Sequence[float]) -> list[int]:
+        """Two-phase rounding: what is there by a half or more is there, and in each stage as little
+        as possible runs that makes that so."""
+        runs: list[int] = []
+        there: set[int] = set()
+        for stage in range(self.count):
+            stays = {
+                i
+                for i in range(stage + 1)
+                if i in self.outputs
+                or ((stage + 1, i) in self.there and values[self.there[stage + 1, i]] >= 0.5)
+            }
+            needed: set[int] = set()
+            runs_here: list[int] = []
+            for i in range(stage, -1, -1):
+                wanted = i == stage or i in stays or i in needed
+                if wanted and i not in there:
+                    runs_here.append(i)
+                    needed.update(self.reads[i])
+            runs += reversed(runs_here)
+            there = (there | set(runs_here)) & stays
+        return runs
 
     def _make_variables(self) -> None:
-        seconds = self.network.seconds()
-        variable = self.programme.variable
+        whole = not self.relaxed
+
+        def variable(cost: float = 0, low: float = 0, high: float = 1) -> int:
+            return self.programme.variable(cost, low, high, binary=whole)
+
         for t in range(self.count):
             for i in range(t + 1):
-                cost = seconds[self.names[i]] / MICROSECOND
+                cost = self.instance.seconds[i] / MICROSECOND
                 once = i in self.outputs and i < t
                 self.run[t, i] = variable(cost, low=float(i == t), high=float(not once))
                 if i < t:
                     self.there[t, i] = variable(low=float(i in self.outputs))
                 for j in self.readers[i]:
                     if j <= t:
-                        self.needed[t, i, j] = variable(binary=False)
+                        self.needed[t, i, j] = self.programme.variable(binary=False)
         for i in self.outputs:
             self.there[self.count, i] = variable(low=1)
 
@@ -190,8 +253,10 @@ class Checkmate:
         return self.there.get((t + 1, i))
 
     def _bound_memory(self, t: int) -> None:
+        working = self.instance.working or [0.0] * self.count
+        resident = self.instance.resident or [0.0] * self.count
         for k in range(t + 1):
-            terms = [(self.run[t, k], float(self.units[k]))]
+            terms = [(self.run[t, k], float(self.units[k]) + working[k])]
             if k < t:
                 terms.append((self.there[t, k], float(self.units[k])))
             terms += [(self.there[t, i], float(self.units[i])) for i in range(k + 1, t)]
@@ -199,4 +264,5 @@ class Checkmate:
                 held = self._needed_from(t, i, k)
                 if held is not None:
                     terms.append((held, float(self.units[i])))
-            self.programme.at_most(terms, self.budget)
+            staying = sum(resident[:t]) + (resident[t] if k == t else 0)
+            self.programme.at_most(terms, self.budget - staying)

@@ -34,6 +34,12 @@ class Stage:
     gradient: int  # of the activation
     forward_memory: int  # held while going forward, beside the stage's input
     backward_memory: int  # held while going backward, beside the stage's input
+    # Held while going forward if only the activation is kept; None: the same.
+    passing_memory: int | None = None
+
+    @property
+    def passing(self) -> int:
+        return self.forward_memory if self.passing_memory is None else self.passing_memory
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,14 @@ class Rotor:
     def seconds(self, budget: int) -> float:
         """inf: no schedule fits. The chain's input is not counted."""
         return float(self._least[0, 0, -1, self._room + budget])
+
+    def part_seconds(self, first: int, last: int, budget: int) -> float:
+        """Of going backward from stage `last` to `first`, with the input of the one and the
+        activation of the other there; neither the input nor the way forward before is counted."""
+        return float(self._least[1, first, last, self._room + budget])
+
+    def part_steps(self, first: int, last: int, budget: int) -> list[Step]:
+        return self._steps(1, first, last, budget)
 
     def least_budget(self) -> int:
         """The smallest that a schedule fits in, or `most` + 1."""
@@ -104,9 +118,8 @@ class Rotor:
         kept = self._activation[k - 1]
         later = self._least[there, k[:, None], last, self._room + budgets[None, :] - kept[:, None]]
         earlier = self._least[1, first, k - 1, self._room :]
-        held = [self.stages[first].forward_memory] + [
-            self.stages[i - 1].activation + self.stages[i].forward_memory
-            for i in range(first + 1, last)
+        held = [self.stages[first].passing] + [
+            self.stages[i - 1].activation + self.stages[i].passing for i in range(first + 1, last)
         ]
         least = self._waiting(there, last) + np.maximum.accumulate(held)
         forward = self._forward[k] - self._forward[first]

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import chains
-from checkmate import Checkmate
+from checkmate import Checkmate, Instance
 from network import PROFILE, UNIT_BYTES, Network, peak_units, plan_of, search
 from rotor import Rotor
 from training import transformer, unet
@@ -89,7 +89,7 @@ def graph_optima(network: Network, most: int, count: int, limit: float) -> Itera
     low = core.lower_bound(network.graph(), device=PROFILE, fission=False, host_memory=0)
     least = (low.bytes - low.persistent_bytes) // UNIT_BYTES
     for budget in budgets_between(least, most, count):
-        solution = Checkmate(network, budget).solve(limit)
+        solution = Checkmate(Instance.of(network), budget).solve(limit)
         yield Optimum(budget, solution.seconds, solution.bound, solution.runs or [])
 
 

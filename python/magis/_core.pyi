@@ -182,6 +182,11 @@ class Plan:
     @staticmethod
     def parse(text: str, file_name: str = "<text>") -> Plan: ...
     @staticmethod
+    def of(graph: Graph, program: str, file_name: str = "<program>") -> Plan:
+        """Of a program in text, from the word `program` on. Lifetimes end, and operators run in
+        place, wherever they can, whatever the text says of that."""
+
+    @staticmethod
     def program_order(graph: Graph) -> Plan: ...
     @property
     def graph(self) -> Graph: ...
@@ -192,6 +197,9 @@ class Plan:
     @property
     def statements(self) -> list[Statement]: ...  # of the program
     def simulate(self, device: Device) -> Simulation: ...
+    def footprint(self, device: Device) -> tuple[int, float, float]:
+        """(peak bytes, seconds, exposed seconds) of `simulate`, in a fraction of its time."""
+
     def reserved(
         self, device: Device, allocator: AllocatorSettings, library_workspace: int = 0
     ) -> ReservedMemory: ...
@@ -330,6 +338,10 @@ def rule_effects(graph: Graph, *, device: Device) -> list[tuple[str, int, int, f
     """(rule, places where it matches, where it was applied by itself as that saves time, seconds
     saved, change of the peak in program order)."""
 
+def rewrite(graph: Graph, *, device: Device, merge: bool = False) -> Graph:
+    """The graph after all rewrites that save time. Those that raise the peak in program order, or
+    merge what is read at different times, are among them only with `merge`."""
+
 def rewrite_at_random(
     graph: Graph, *, count: int, seed: int, only: Sequence[str] = ...
 ) -> tuple[Graph, list[str]]:
@@ -370,6 +382,9 @@ class Regions:
     def split(self, choices: list[RegionChoice]) -> Graph:
         """The graph in which the chosen regions are loops; UserError says why they cannot be."""
 
+    def split_batch(self, parts: int) -> Graph:
+        """The graph in which the largest region along the batch runs in `parts` parts."""
+
 RegionChoice: TypeAlias = tuple[int, int, list[Any]]
 """(region, units a part, choices inside it)"""
 
@@ -390,3 +405,37 @@ def split_operators() -> list[str]:
 
 def operator_purity(name: str) -> str: ...  # pure random mutating view opaque
 def known_operators() -> list[str]: ...
+
+class OperatorFacts:
+    name: str  # of its first result
+    kind: str  # "aten.mm"
+    backward: bool
+    recomputable: bool
+    seconds: float  # all iterations together
+    scratch: int
+    reads: list[int]  # distinct tensors, by number
+    makes: list[int]
+    predecessors: list[int]  # operators that must run before
+    overwriters: list[int]  # operators before which alone it may run again
+    in_place: list[int]  # positions in `reads` that the first result may take over, best first
+    loop: str  # the innermost one around it; "": none
+    bounds: str  # the loop that it begins or ends; "": none
+
+class TensorFacts:
+    name: str
+    bytes: int  # as allocated; 0 for inputs
+    copy_seconds: float  # to the host or back, all iterations together
+    producer: int  # operator; -1 for inputs
+    is_input: bool
+    is_output: bool
+    swappable: bool
+
+class Structure:
+    """What is decided about, in program order."""
+
+    operators: list[OperatorFacts]
+    tensors: list[TensorFacts]
+    persistent_bytes: int
+    copies_overlap: bool  # with computing; else the step waits
+
+def structure(graph: Graph, *, device: Device) -> Structure: ...

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from planners.capuchin import FreeTimeSwapping
+from planners.checkmate_planner import IntegerProgramme
+from planners.chen import SquareRoot
+from planners.dtr import DynamicRematerialization
+from planners.orders import InductorOrder, ProgramOrder, StaticMemoryPlanning
 from planners.planner import Outcome, Planner, Task
+from planners.pofo import ChainOffloading
+from planners.rotor import OptimalChain
+from planners.xla import GreedyRematerialization
 
-PLANNERS: dict[str, Planner] = {}
+_ALL: tuple[Planner, ...] = (
+    ProgramOrder(),
+    InductorOrder(),
+    StaticMemoryPlanning(),
+    SquareRoot(),
+    OptimalChain(),
+    ChainOffloading(),
+    IntegerProgramme(),
+    DynamicRematerialization(),
+    GreedyRematerialization(),
+    FreeTimeSwapping(),
+)
+PLANNERS: dict[str, Planner] = {planner.name: planner for planner in _ALL}
 """In the paper's order."""
 
 __all__ = ["PLANNERS", "Outcome", "Planner", "Task"]

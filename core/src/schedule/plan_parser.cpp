@@ -172,6 +172,12 @@ PlanText parse_plan(std::string_view text, std::string_view file_name) {
   return plan;
 }
 
+Program parse_program(const Graph& graph, std::string_view text, std::string_view file_name) {
+  Lexer lexer(text, file_name);
+  if (!lexer.at_word("program")) lexer.fail_expected("`program`");
+  return ProgramParser(graph, lexer).parse();
+}
+
 bool is_plan(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
   for (std::size_t begin = 0; begin < text.size();) {

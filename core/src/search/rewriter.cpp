@@ -297,6 +297,13 @@ std::vector<RuleEffect> rule_effects(const Graph& graph, const DeviceProfile& pr
   return effects;
 }
 
+Graph rewrite_to_save_time(const Graph& graph, const DeviceProfile& profile, bool merge) {
+  Rewriter rewriter(graph, profile, {}, [] { return false; });
+  rewriter.save_time(true);
+  if (merge) rewriter.save_time(false);
+  return rewriter.graph();
+}
+
 Graph Rewriter::graph() const { return terms_.graph(meta()); }
 
 std::vector<std::pair<std::string, std::string>> Rewriter::meta() const {

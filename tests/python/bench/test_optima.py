@@ -16,7 +16,7 @@ OPTIMA = Path(__file__).parents[3] / "bench" / "optima"
 sys.path.insert(0, str(OPTIMA))
 
 import chains  # noqa: E402
-from checkmate import Checkmate  # noqa: E402
+from checkmate import Checkmate, Instance  # noqa: E402
 from network import PROFILE, UNIT_BYTES, Network, plan_of, search  # noqa: E402
 from rotor import Rotor, Stage  # noqa: E402
 from training import transformer, unet  # noqa: E402
@@ -168,7 +168,7 @@ def test_checkmate_against_every_schedule_of_small_graphs(seed: int) -> None:
     outcomes = set()
     for budget in range(2, program_peak(network) + 1):
         optimum = least_seconds(network, budget)
-        solution = Checkmate(network, budget).solve()
+        solution = Checkmate(Instance.of(network), budget).solve()
         outcomes.add(math.isfinite(optimum))
         assert solution.seconds == pytest.approx(optimum), budget
         assert solution.optimal() or solution.runs is None
@@ -183,14 +183,14 @@ def test_checkmate_equals_rotor_on_a_chain() -> None:
     most = program_peak(network)
     rotor = Rotor(chains.stages_of(layers), most)
     for budget in range(rotor.least_budget(), most + 1):
-        solution = Checkmate(network, budget).solve()
+        solution = Checkmate(Instance.of(network), budget).solve()
         assert solution.seconds == pytest.approx(rotor.seconds(budget)), budget
 
 
 def test_checkmate_takes_single_results_only() -> None:
     network = chains.network_of([chains.Layer(1), chains.Layer(1, pooled=True)])
     with pytest.raises(ValueError, match="x2 has 2 results"):
-        Checkmate(network, 8)
+        Checkmate(Instance.of(network), 8)
 
 
 # ---- our search; as many states, not seconds, so that a slow machine finds the same
@@ -235,7 +235,7 @@ def test_our_search_is_within_two_percent_of_checkmate(
     network: Network, fractions: tuple[float, ...]
 ) -> None:
     for budget in (math.ceil(fraction * program_peak(network)) for fraction in fractions):
-        solution = Checkmate(network, budget).solve()
+        solution = Checkmate(Instance.of(network), budget).solve()
         assert solution.optimal()
         found = search(network.graph(), budget, states=20_000)
         assert found.met

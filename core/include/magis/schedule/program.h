@@ -63,6 +63,8 @@ struct PlanText {
   Program program;
 };
 PlanText parse_plan(std::string_view text, std::string_view file_name);
+// The program of a plan text without its graph; `graph` is the one that it is for.
+Program parse_program(const Graph& graph, std::string_view text, std::string_view file_name);
 // Whether text that may be either is a plan: some line begins with the word `program`.
 bool is_plan(std::string_view text);
 std::string to_text(const Graph& graph, const Program& program);

@@ -1,4 +1,4 @@
-// What each rewrite rule would do to a graph by itself.
+// What each rewrite rule would do to a graph by itself, and what comes of it by all of them.
 #pragma once
 
 #include <string>
@@ -18,5 +18,9 @@ struct RuleEffect {
 
 // One for each rule that matches. Requires a graph without loops.
 std::vector<RuleEffect> rule_effects(const Graph& graph, const DeviceProfile& profile);
+
+// The graph after all rewrites that save time. Those that raise the peak in program order, or merge
+// what is read at different times, are among them only if `merge` is set.
+Graph rewrite_to_save_time(const Graph& graph, const DeviceProfile& profile, bool merge);
 
 }  // namespace magis
