@@ -6,10 +6,13 @@ from planners.capuchin import FreeTimeSwapping
 from planners.checkmate_planner import IntegerProgramme
 from planners.chen import SquareRoot
 from planners.dtr import DynamicRematerialization
+from planners.microbatch import MicroBatches, MicroBatchesOffloaded
 from planners.orders import InductorOrder, ProgramOrder, StaticMemoryPlanning
+from planners.ours import PaperSearch, Search
 from planners.planner import Outcome, Planner, Task
 from planners.pofo import ChainOffloading
 from planners.rotor import OptimalChain
+from planners.torch_budget import PartitionerBudget
 from planners.xla import GreedyRematerialization
 
 _ALL: tuple[Planner, ...] = (
@@ -23,6 +26,11 @@ _ALL: tuple[Planner, ...] = (
     DynamicRematerialization(),
     GreedyRematerialization(),
     FreeTimeSwapping(),
+    MicroBatches(),
+    MicroBatchesOffloaded(),
+    PartitionerBudget(),
+    PaperSearch(),
+    Search(),
 )
 PLANNERS: dict[str, Planner] = {planner.name: planner for planner in _ALL}
 """In the paper's order."""

@@ -1,4 +1,4 @@
-"""From what a planner makes of a budget of memory to what it makes of a task, latency limits too."""
+"""From what a planner makes of a budget of memory to what it makes of a task."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import magis._core as core
 from planners.planner import Outcome, Task
@@ -78,20 +79,28 @@ def rewritten_problem(task: Task) -> Problem:
     return Problem.of(rewritten(task.graph, task.device), task.device)
 
 
-Make = Callable[[int], "tuple[Sequence[Step], str] | None"]
+Made: TypeAlias = "tuple[Sequence[Step], str] | None"
+Make = Callable[[int], Made]
 
 
 def search_budgets(
-    candidates: Candidates, problem: Problem, make: Make, least: int, most: int
+    candidates: Candidates,
+    problem: Problem,
+    make: Make,
+    least: int,
+    most: int,
+    seconds: float | None = None,
 ) -> None:
     """Adds what `make` makes of budgets (bytes, persistent included; with a note) between `least`
     and `most`: the largest that keeps a memory limit, or the smallest that keeps a latency limit.
-    What a planner takes for the peak may be off, so it is the simulator that is asked."""
+    What a planner takes for the peak may be off, so it is the simulator that is asked. Takes at
+    most `seconds`, or what is left of the task's."""
     memory_limit = candidates.task.memory_limit
+    until = candidates.elapsed + (candidates.seconds_left if seconds is None else seconds)
 
     def generous(budget: int) -> bool | None:
         """The budget is large enough, or too large; None: time is up."""
-        if candidates.found is not None and candidates.seconds_left <= 0:
+        if candidates.found is not None and candidates.elapsed >= until:
             return None
         made = make(budget)
         if made is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar
 
 from planners.budgets import Candidates, program_order_range, rewritten_problem, search_budgets
@@ -225,7 +226,7 @@ def longest_gaps(problem: Problem, order: Sequence[Step]) -> dict[int, Gap]:
                 accesses.setdefault(tensor, []).append(position)
     gaps = {}
     for tensor, at in accesses.items():
-        pairs = [Gap(tensor, a, b) for a, b in zip(at, at[1:], strict=False)]
+        pairs = [Gap(tensor, a, b) for a, b in pairwise(at)]
         if pairs and problem.bytes[tensor]:
             gaps[tensor] = max(pairs, key=lambda gap: (gap.before - gap.after, -gap.after))
     return gaps

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from planners.memory import Profile, profile, without_dead_runs
 from planners.phases import phases_of
@@ -97,7 +98,7 @@ def chain_of(problem: Problem, most: int) -> Chain:
     forward = phases_of(problem).forward
     cuts = _fewer(problem, forward, _cuts(problem, forward), most)
     bounds = [0, *(position + 1 for position, _ in cuts), len(forward)]
-    pieces = [forward[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    pieces = [forward[a:b] for a, b in pairwise(bounds)]
     waists = [tensor for _, tensor in cuts] + [-1]
     backward, tail = _backward_stages(problem, pieces, waists)
     stages = [Stage(*parts) for parts in zip(pieces, backward, waists, strict=True)]

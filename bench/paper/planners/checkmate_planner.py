@@ -25,10 +25,10 @@ class IntegerProgramme:
     published: ClassVar[str] = "Jain et al., MLSys 2020"
     simplified: ClassVar[str] = (
         f"Graphs of up to {EXACT} operators: its integer programme, solved by HiGHS in the time"
-        f" there is. Larger ones: its linear relaxation with two-phase rounding at a half. Graphs of"
-        f" more than {GROUPS} operators: neighbours in program order are first put together, those"
-        f" that make least, until {GROUPS} groups are left, each of which is kept or repeated as a"
-        " whole; what nobody reads of a repeated group is left out afterwards."
+        " there is. Larger ones: its linear relaxation with two-phase rounding at a half. Graphs"
+        f" of more than {GROUPS} operators: neighbours are first put together, those that make"
+        f" least, until {GROUPS} groups are left, each of which is kept or repeated as a whole;"
+        " what nobody reads of a repeated group is left out afterwards."
     )
 
     def plan(self, task: Task) -> Outcome:

@@ -33,10 +33,8 @@ class SquareRoot:
         for ends in segmentations(chain):
             if candidates.seconds_left <= 0:
                 break
-            steps = saving(problem, saved_by(chain, ends))
-            candidates.add(
-                problem, steps, f"{len(ends) + 1} segments of {len(chain.stages)} stages"
-            )
+            note = f"{len(ends) + 1} segments of {len(chain.stages)} stages"
+            candidates.add(problem, saving(problem, saved_by(chain, ends)), note)
         return candidates.outcome()
 
 

@@ -161,9 +161,9 @@ class TensorCache:
         """What the program does not hold any more is evicted at once."""
         for tensor in tensors:
             gone = self.uses_left[tensor] == 0 and not self.problem.is_output[tensor]
-            if gone and tensor in self.resident and not self.locks.get(tensor):
-                if self._may_go(tensor):
-                    self._drop(tensor)
+            idle = gone and tensor in self.resident and not self.locks.get(tensor)
+            if idle and self._may_go(tensor):
+                self._drop(tensor)
 
     def _may_go(self, tensor: int) -> bool:
         """What cannot be made again stays as long as what was made of it may have to be."""

@@ -121,9 +121,9 @@ class Walk:
         problem = self.problem
         for position in problem.operators[op].in_place:
             tensor = problem.reads[op][position]
-            if self.uses[tensor] == [place] and tensor in self.live:
-                if not problem.is_output[tensor]:
-                    return problem.bytes[tensor]
+            dies = self.uses[tensor] == [place] and not problem.is_output[tensor]
+            if dies and tensor in self.live:
+                return problem.bytes[tensor]
         return 0
 
     def _relieve(self, place: int, busy: set[int]) -> bool:
