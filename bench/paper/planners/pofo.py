@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from planners import rotor
 from planners.budgets import Candidates, program_order_range, rewritten_problem, search_budgets
 from planners.chain import Chain, ChainStep, chain_of, figures_of
 from planners.planner import Outcome, Task
@@ -37,8 +38,11 @@ class ChainOffloading:
         problem = rewritten_problem(task)
         candidates = Candidates(task)
         candidates.add(problem, eager_order(problem), "everything stays")
+        limits = program_order_range(problem)
+        alone = RotorOfChain(chain_of(problem, rotor.STAGES))  # if nothing is offloaded
+        search_budgets(candidates, problem, alone.program, *limits, task.seconds / 5)
         offloading = OffloadingOfChain(chain_of(problem, STAGES))
-        search_budgets(candidates, problem, offloading.program, *program_order_range(problem))
+        search_budgets(candidates, problem, offloading.program, *limits)
         return candidates.outcome()
 
 
@@ -184,9 +188,11 @@ class OffloadingOfChain:
             key = tuple(int(x // unit) for x in state[1:])
             best.setdefault(key, entry)
         kept: list[tuple[State, Path | None]] = []
+        figures = np.empty((len(best), len(State._fields)))
         for entry in best.values():
-            state = entry[0]
-            if not any(all(a <= b for a, b in zip(k[0], state, strict=True)) for k in kept):
+            count = len(kept)
+            if not (figures[:count] <= entry[0]).all(axis=1).any():
+                figures[count] = entry[0]
                 kept.append(entry)
         if len(kept) <= BEAM:
             return kept
