@@ -28,6 +28,7 @@ _ALL: tuple[Planner, ...] = (
     FreeTimeSwapping(),
     MicroBatches(),
     MicroBatchesOffloaded(),
+    *(MicroBatchesOffloaded((parts,), f"microbatch-{parts}+pofo") for parts in (8, 16, 32)),
     PartitionerBudget(),
     PaperSearch(),
     Search(),

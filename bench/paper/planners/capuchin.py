@@ -89,6 +89,8 @@ class Choice:
 
     def _free_time(self, gap: Gap) -> float:
         idle = self.starts[gap.before] - self.starts[gap.after + 1]
+        if not self.problem.copies_overlap:
+            idle = 0.0
         return idle - 2 * self.problem.copy_seconds[gap.tensor]
 
     def _swap_hidden(self, spanning: Sequence[Gap], at: int, need: int) -> int:
@@ -137,6 +139,8 @@ class Choice:
         others = [*self.hidden.values(), *self.waited.values(), gap]
         left = store_times(self.problem, self.order, others)[gap.tensor]
         late = left - self.starts[gap.after + 1]
+        if not self.problem.copies_overlap:
+            late = self.problem.copy_seconds[gap.tensor]
         return max(late, 0.0) + self.problem.copy_seconds[gap.tensor]
 
     def _recompute_seconds(self, gap: Gap) -> float | None:

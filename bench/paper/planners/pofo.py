@@ -80,7 +80,8 @@ class OffloadingOfChain:
         moved = [t for tensors in self.leaves for t in tensors]
         size = sum(self.problem.bytes[t] for t in moved)
         seconds = sum(self.problem.copy_seconds[t] for t in moved)
-        self.rate = size / seconds if seconds else 0.0  # bytes a second, latency included
+        # Bytes a second, latency included; 0: nothing is offloaded.
+        self.rate = size / seconds if seconds and self.problem.copies_overlap else 0.0
 
     def program(self, budget: int) -> tuple[Sequence[Step], str] | None:
         room = budget - self.problem.persistent_bytes

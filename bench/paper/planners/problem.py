@@ -103,6 +103,11 @@ class Problem:
     def persistent_bytes(self) -> int:
         return self.structure.persistent_bytes
 
+    @property
+    def copies_overlap(self) -> bool:
+        """Or else the step waits for every copy."""
+        return self.structure.copies_overlap
+
     @cached_property
     def program_order(self) -> list[Step]:
         return [run(number) for number in range(len(self.operators))]
