@@ -16,8 +16,12 @@ also reorders may be better than this optimum.
 
 from __future__ import annotations
 
+import ctypes
 import math
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import highspy
@@ -114,9 +118,9 @@ class Programme:
         model.a_matrix_.value_ = np.array(self.values)
         kinds = highspy.HighsVarType
         model.integrality_ = [kinds.kInteger if b else kinds.kContinuous for b in self.binary]
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        with _silence():
+            solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in [
-            ("log_to_console", False),
             ("output_flag", False),
             ("threads", 1),
             ("time_limit", time_limit),
@@ -126,6 +130,23 @@ class Programme:
         solver.passModel(model)
         solver.run()
         return solver
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """The first solver of a process prints a line of its own to the output, whatever its options
+    say."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+        ctypes.CDLL(None).fflush(None)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class Checkmate:

@@ -74,15 +74,13 @@ def load(path: Path) -> core.Graph:
 
 
 def latency_ratio(text: str) -> float:
-    """110% and 1.1 are a tenth more, as 10% is. Raises LimitError."""
-    if text.endswith("%") and text[:-1].strip().replace(".", "", 1).isdigit():
-        percent = float(text[:-1])
-        if percent >= 100:
-            return percent / 100
+    """110% and 1.1 are a tenth more than program order takes. Raises LimitError."""
+    number = text.strip().removesuffix("%")
     try:
-        return LatencyLimit.parse(float(text)).resolve(1.0)
+        ratio = float(number) / (100 if number != text.strip() else 1)
     except ValueError:
-        return LatencyLimit.parse(text).resolve(1.0)
+        raise LimitError(f"--latency {text}: give 110%, or 1.1, of program order's time") from None
+    return LatencyLimit.parse(ratio).resolve(1.0)
 
 
 def task_of(options: argparse.Namespace, graph: core.Graph, base: core.Simulation) -> Task:

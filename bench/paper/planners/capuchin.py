@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from planners.budgets import Candidates, program_order_range, rewritten_problem, search_budgets
 from planners.memory import profile
@@ -45,6 +46,14 @@ class FreeTimeSwapping:
 
         search_budgets(candidates, problem, make, *program_order_range(problem))
         return candidates.outcome()
+
+
+class Link(NamedTuple):
+    """When it is free again after each tensor that it takes, in the order in which they are made:
+    places in the order."""
+
+    made: list[int]
+    free: list[float]
 
 
 @dataclass
@@ -116,12 +125,13 @@ class Choice:
         any_chosen = False
         while need > 0:
             best, best_rate, swaps = None, 0.0, False
+            link = self._link()
             for gap in spanning:
                 if self._is_chosen(gap.tensor):
                     continue
                 size = self.problem.bytes[gap.tensor]
                 if self.problem.tensors[gap.tensor].swappable:
-                    rate = size / self._waiting_seconds(gap)
+                    rate = size / self._waiting_seconds(gap, link)
                     if rate > best_rate:
                         best, best_rate, swaps = gap, rate, True
                 seconds = self._recompute_seconds(gap)
@@ -134,14 +144,21 @@ class Choice:
             need -= self.problem.bytes[best.tensor]
         return any_chosen
 
-    def _waiting_seconds(self, gap: Gap) -> float:
+    def _waiting_seconds(self, gap: Gap, link: Link) -> float:
         """Until what is on its way before it, and then it, has left, and for its way back."""
-        others = [*self.hidden.values(), *self.waited.values(), gap]
-        left = store_times(self.problem, self.order, others)[gap.tensor]
-        late = left - self.starts[gap.after + 1]
-        if not self.problem.copies_overlap:
-            late = self.problem.copy_seconds[gap.tensor]
-        return max(late, 0.0) + self.problem.copy_seconds[gap.tensor]
+        made = self.place[self.problem.producer[gap.tensor]]
+        before = bisect_left(link.made, made)
+        free = link.free[before - 1] if before else 0.0
+        copy = self.problem.copy_seconds[gap.tensor]
+        late = max(free, self.starts[made + 1]) + copy - self.starts[gap.after + 1]
+        return (max(late, 0.0) if self.problem.copies_overlap else copy) + copy
+
+    def _link(self) -> Link:
+        """With what is chosen now."""
+        swapped = [*self.hidden.values(), *self.waited.values()]
+        times = store_times(self.problem, self.order, swapped)
+        made = sorted((self.place[self.problem.producer[t]], free) for t, free in times.items())
+        return Link([place for place, _ in made], [free for _, free in made])
 
     def _recompute_seconds(self, gap: Gap) -> float | None:
         """None: it cannot be recomputed."""
@@ -152,22 +169,19 @@ class Choice:
         """What runs before `step` to have the tensor again; `made`: copies, by tensor, and the step
         up to which they are there."""
         problem = self.problem
-        chain: list[int] = []
-        waiting = [problem.producer[tensor]]
+        chain = {problem.producer[tensor]}
+        waiting = list(chain)
         while waiting:
             op = waiting.pop()
             late = any(self.place[writer] < step for writer in problem.overwriters[op])
             if late or not problem.recomputable[op]:
                 return None
-            if op in chain:
-                chain.remove(op)
-            chain.append(op)
-            waiting += [
-                problem.producer[t]
-                for t in problem.reads[op]
-                if problem.producer[t] >= 0 and not self._is_there(t, step, made)
-            ]
-        return chain[::-1]
+            for read in problem.reads[op]:
+                source = problem.producer[read]
+                if source >= 0 and source not in chain and not self._is_there(read, step, made):
+                    chain.add(source)
+                    waiting.append(source)
+        return sorted(chain, key=lambda op: self.place[op])
 
     def _is_there(self, tensor: int, step: int, made: dict[int, int]) -> bool:
         if made.get(tensor, -1) >= step:

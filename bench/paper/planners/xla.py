@@ -148,22 +148,19 @@ class Walk:
     def _block(self, tensor: int, place: int) -> list[int]:
         """What has to run again before `place` to have the tensor there; empty: it cannot be."""
         problem = self.problem
-        block: list[int] = []
-        waiting = [problem.producer[tensor]]
+        block = {problem.producer[tensor]}
+        waiting = list(block)
         while waiting:
             op = waiting.pop()
-            if op in block:
-                block.remove(op)  # it has to be earlier
             late = any(self.place[writer] < place for writer in problem.overwriters[op])
-            if late or not problem.recomputable[op] or len(block) == BLOCK:
+            if late or not problem.recomputable[op] or len(block) > BLOCK:
                 return []
-            block.append(op)
-            waiting += [
-                problem.producer[t]
-                for t in problem.reads[op]
-                if problem.producer[t] >= 0 and not self._is_there(t, place)
-            ]
-        return block[::-1]
+            for read in problem.reads[op]:
+                source = problem.producer[read]
+                if source >= 0 and source not in block and not self._is_there(read, place):
+                    block.add(source)
+                    waiting.append(source)
+        return sorted(block, key=lambda op: self.place[op])
 
     def _is_there(self, tensor: int, place: int) -> bool:
         """Live now, or made again by then."""
