@@ -11,7 +11,7 @@ from itertools import pairwise
 from planners.memory import Profile, profile, without_dead_runs
 from planners.phases import phases_of
 from planners.problem import Problem, Step, run
-from planners.recompute import Demand
+from planners.recompute import Demand, may_run_again
 
 WAIST = 0.95  # of the bytes that cross a cut are one tensor's: the rest is carried along
 
@@ -62,10 +62,10 @@ class Chain:
         for step in steps:
             stage = self.stages[step.stage]
             for op in stage.backward if step.backward else stage.forward:
-                if op in demand.has_run and self.problem.recomputable[op]:
-                    demand.steps.append(run(op))
-                elif op not in demand.has_run:
+                if op not in demand.has_run:
                     demand.run(op)
+                elif may_run_again(self.problem, op, demand.has_run):
+                    demand.steps.append(run(op))
         for op in self.tail + phases.after:
             if op not in demand.has_run:
                 demand.run(op)

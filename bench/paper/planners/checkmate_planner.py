@@ -12,7 +12,7 @@ from planners.exact import Checkmate, Instance
 from planners.memory import without_dead_runs
 from planners.planner import Outcome, Task
 from planners.problem import Problem, Step, run
-from planners.recompute import eager_order
+from planners.recompute import eager_order, may_run_again
 
 EXACT = 24  # operators whose programme is solved in integers
 GROUPS = 40  # that larger graphs are put together to
@@ -59,11 +59,11 @@ UNIT = 1e6  # bytes: figures of a size that the solver likes
 
 
 def clean(problem: Problem, steps: Sequence[Step]) -> list[Step]:
-    """Without repetition of what cannot run again."""
+    """Without repetition of what cannot run again, or not any more: its results stay."""
     seen: set[int] = set()
     kept = []
     for step in steps:
-        if step.subject not in seen or problem.recomputable[step.subject]:
+        if step.subject not in seen or may_run_again(problem, step.subject, seen):
             kept.append(step)
         seen.add(step.subject)
     return without_dead_runs(problem, kept)

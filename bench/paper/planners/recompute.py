@@ -40,6 +40,12 @@ def eager_order(problem: Problem) -> list[Step]:
     return problem.program_order
 
 
+def may_run_again(problem: Problem, op: int, has_run: Collection[int]) -> bool:
+    """It is pure, and still finds what it read."""
+    late = any(writer in has_run for writer in problem.overwriters[op])
+    return problem.recomputable[op] and not late
+
+
 class Demand:
     """Runs operators, and before each whatever it reads and nobody holds."""
 
@@ -68,7 +74,13 @@ class Demand:
         self.held.difference_update(t for t in tensors if not self.problem.is_output[t])
 
     def _missing(self, op: int) -> list[int]:
-        sources = [self.problem.producer[t] for t in self.problem.reads[op] if t not in self.held]
+        wanted = (self.problem.producer[t] for t in self.problem.reads[op] if t not in self.held)
+        # What cannot run again has results that were kept for whoever reads them.
+        sources = [
+            source
+            for source in wanted
+            if source not in self.has_run or may_run_again(self.problem, source, self.has_run)
+        ]
         if op not in self.has_run:
             sources += [p for p in self.problem.predecessors[op] if p not in self.has_run]
         return list(dict.fromkeys(reversed(sources)))
