@@ -267,6 +267,17 @@ void bind_optimize(nb::module_& m) {
       .def_prop_ro("stop_reason", [](R r) { return std::string(to_text(r.result.stop_reason)); })
       .def_prop_ro("states_scored", [](R r) { return r.result.states_scored; })
       .def_prop_ro("states_evaluated", [](R r) { return r.result.states_evaluated; })
+      .def_prop_ro("states_repeated", [](R r) { return r.result.states_repeated; })
+      .def_prop_ro("phase_seconds",
+                   [](R r) {
+                     const PhaseSeconds& phases = r.result.phases;
+                     nb::dict seconds;
+                     seconds["transform"] = phases.transform;
+                     seconds["schedule"] = phases.schedule;
+                     seconds["simulate"] = phases.simulate;
+                     seconds["hash"] = phases.hash;
+                     return seconds;
+                   })
       .def_prop_ro("wall_seconds", [](R r) { return r.result.wall_seconds; })
       .def_prop_ro("cpu_seconds", [](R r) { return r.result.cpu_seconds; })
       .def_prop_ro("recomputed", [](R r) { return r.result.recomputed; })

@@ -59,6 +59,7 @@ DeviceProfile make_profile(const std::string& name, const std::map<std::string, 
       {"matmul_efficiency", &profile.matmul_efficiency},
       {"bytes_per_second", &profile.bytes_per_second},
       {"launch_seconds", &profile.launch},
+      {"half_wave_flops", &profile.half_wave_flops},
       {"link_bytes_per_second", &profile.link_bytes_per_second},
       {"link_seconds", &profile.link_latency}};
   const std::map<std::string_view, Bytes*> sizes = {
@@ -101,6 +102,15 @@ void bind_profile(nb::module_& m) {
       .def("__str__", [](const DeviceProfile& profile) { return profile.name; })
       .def_static("of", &make_profile, "name"_a, "figures"_a, nb::kw_only(),
                   "copies_overlap"_a = true)
+      .def(
+          "with_small_operators",
+          [](const DeviceProfile& profile, double factor) {
+            if (!(factor > 0 && std::isfinite(factor))) {
+              throw UserError("the cost of small operators can be scaled by positive factors only");
+            }
+            return with_small_operators(profile, factor);
+          },
+          "factor"_a)
       .def("with_calibration", &with_calibration, "fits"_a)
       .def("with_times", &with_times, "times"_a);
   nb::class_<CallCount>(m, "CallCount")

@@ -32,6 +32,9 @@ class DeviceProfile:
     ) -> DeviceProfile:
         """One that a user describes; magis/timing/user_profile.py lists the figures."""
 
+    # The same device; what makes small operators slow (launches, half empty waves of tiles) costs
+    # `factor` times as much.
+    def with_small_operators(self, factor: float) -> DeviceProfile: ...
     # Modelled seconds become scale * seconds ** exponent; by operator, "" for all others.
     def with_calibration(self, fits: Mapping[str, tuple[float, float]]) -> DeviceProfile: ...
     # The same device; these times go ahead of its figures.
@@ -243,6 +246,9 @@ class Result:
     stop_reason: str
     states_scored: int
     states_evaluated: int
+    states_repeated: int  # of the paper's search: made, and dropped as seen before
+    # Of the paper's search: "transform", "schedule", "simulate", "hash"; of others all 0.
+    phase_seconds: dict[str, float]
     wall_seconds: float
     cpu_seconds: float
     history: list[Progress]  # what the search told of itself, at most some hundred times

@@ -16,6 +16,7 @@
 #include "search/objective.h"
 #include "search/paper_rules.h"
 #include "search/paper_state.h"
+#include "search/phases.h"
 #include "search/rescheduling.h"
 #include "search/rewriter.h"
 
@@ -128,12 +129,12 @@ class PaperSearch {
     Evaluator& evaluator = present_->evaluator;
     const Mode before = evaluator.mode(step.edge);
     const std::size_t mark = evaluator.mark();
-    present_->hash.set_mode(step.edge, step.mode);
-    const uint64_t hash = key_of(state);
-    present_->hash.set_mode(step.edge, before);
-    if (!seen_.insert(hash).second) return;
-    evaluator.set_mode(step.edge, step.mode);
-    place_swaps(evaluator);
+    if (seen_with(state, step, before)) return;
+    {
+      PhaseTimer timer(phases_.simulate);
+      evaluator.set_mode(step.edge, step.mode);
+      place_swaps(evaluator);
+    }
     if (evaluator.feasible()) {
       PaperState next = successor(state);
       next.dropped = state.dropped;
@@ -153,6 +154,20 @@ class PaperSearch {
     evaluator.undo(mark);
   }
 
+  bool seen_with(const PaperState& state, const ScheduleStep& step, Mode before) {
+    PhaseTimer timer(phases_.hash);
+    present_->hash.set_mode(step.edge, step.mode);
+    const uint64_t hash = key_of(state);
+    present_->hash.set_mode(step.edge, before);
+    return repeated(hash);
+  }
+
+  bool repeated(uint64_t hash) {
+    const bool first = seen_.insert(hash).second;
+    repeated_ += !first;
+    return !first;
+  }
+
   PaperState successor(const PaperState& state) {
     PaperState next;
     next.number = ++made_;
@@ -164,6 +179,7 @@ class PaperSearch {
   // Puts the schedule that the evaluator holds in order again around what changed, and takes its
   // cost.
   void settle(PaperState& state, LoopId body, const std::vector<std::vector<OpId>>& changed) {
+    PhaseTimer timer(phases_.schedule);
     budget_.count_evaluated();
     budget_.count_work(kReschedulingWork * present_->problem.op_count());
     const Evaluator& held = present_->evaluator;
@@ -213,18 +229,19 @@ class PaperSearch {
       return;
     }
     const std::shared_ptr<SplitProblem> from = present_;
-    Rewriter rewriter(*state.source->graph, profile_,
-                      {.exact = options_.exact, .without = options_.without_rules},
-                      [this] { return budget_.stopped(); });
-    for (Rewritten& made : rewriter.single_steps(kRewrites)) {
+    std::vector<Rewritten> made_graphs = rewritten(*state.source);
+    for (Rewritten& made : made_graphs) {
       if (budget_.stopped() || sources_ == kMostSources) break;
       ++sources_;
       budget_.count_scored();
       budget_.count_work(kAnalysisWork * static_cast<int64_t>(source_.op_count()));
       PaperState next = successor(state);
-      next.source = std::make_shared<PaperSource>(
-          std::make_shared<const Graph>(std::move(made.graph)), profile_, options_);
-      present_ = next.source->problems.find({});
+      {
+        PhaseTimer timer(phases_.transform);
+        next.source = std::make_shared<PaperSource>(
+            std::make_shared<const Graph>(std::move(made.graph)), profile_, options_);
+        present_ = next.source->problems.find({});
+      }
       present_->evaluator.load(program_order(present_->graph));
       next.source->least_time = cost_of(present_->evaluator).time;
       offer_carried(std::move(next), *from, decisions, {made.changed});
@@ -232,11 +249,22 @@ class PaperSearch {
     present_ = from;
   }
 
+  std::vector<Rewritten> rewritten(const PaperSource& source) {
+    PhaseTimer timer(phases_.transform);
+    Rewriter rewriter(*source.graph, profile_,
+                      {.exact = options_.exact, .without = options_.without_rules},
+                      [this] { return budget_.stopped(); });
+    return rewriter.single_steps(kRewrites);
+  }
+
   // ---- the fission tree
 
   void mutate(const PaperState& state, const Decisions& decisions) {
     const std::shared_ptr<SplitProblem> from = present_;
-    tree_ = tree_of(state, decisions);
+    {
+      PhaseTimer timer(phases_.transform);
+      tree_ = tree_of(state, decisions);
+    }
     for (const Mutation& mutation : mutations(*tree_, PartChoice::divisors)) {
       if (mutation.kind == MutationKind::mutate_back) continue;  // not in the paper
       if (done()) break;
@@ -260,13 +288,8 @@ class PaperSearch {
   void apply(const PaperState& state, const SplitProblem& from, const Decisions& decisions,
              const Mutation& mutation) {
     budget_.count_scored();
-    const FissionTree mutated = magis::apply(*tree_, mutation, PartChoice::divisors);
     auto regions = std::make_shared<Regions>();
-    regions->enabled = enabled_regions(mutated);
-    regions->key = state.source->regions.key(regions->enabled);
-    budget_.count_work(kSplittingWork * static_cast<int64_t>(source_.op_count()));
-    if (why_invalid(state.source->ground.axes(), regions->enabled)) return;
-    std::shared_ptr<SplitProblem> to = state.source->problems.find(regions->enabled);
+    std::shared_ptr<SplitProblem> to = mutated(state, mutation, *regions);
     if (!to) return;
     present_ = std::move(to);
     PaperState next = successor(state);
@@ -276,14 +299,27 @@ class PaperSearch {
     offer_carried(std::move(next), from, decisions, loops_of_the_step());
   }
 
+  // The graph split as the mutated tree says; null if it cannot be.
+  std::shared_ptr<SplitProblem> mutated(const PaperState& state, const Mutation& mutation,
+                                        Regions& regions) {
+    PhaseTimer timer(phases_.transform);
+    regions.enabled = enabled_regions(magis::apply(*tree_, mutation, PartChoice::divisors));
+    regions.key = state.source->regions.key(regions.enabled);
+    budget_.count_work(kSplittingWork * static_cast<int64_t>(source_.op_count()));
+    if (why_invalid(state.source->ground.axes(), regions.enabled)) return nullptr;
+    return state.source->problems.find(regions.enabled);
+  }
+
   // The schedule of `from` in another graph, which present_ is, put in order around what changed.
   void offer_carried(PaperState next, const SplitProblem& from, const Decisions& decisions,
                      const std::vector<std::vector<OpId>>& changed) {
-    carry_over(from, decisions, *present_);
-    place_swaps(present_->evaluator);
+    {
+      PhaseTimer timer(phases_.simulate);
+      carry_over(from, decisions, *present_);
+      place_swaps(present_->evaluator);
+    }
     Decisions carried = present_->evaluator.decisions();
-    present_->hash.load(without_gaps(carried));
-    if (!present_->evaluator.feasible() || !seen_.insert(key_of(next)).second) return;
+    if (!present_->evaluator.feasible() || seen_before(next, carried)) return;
     for (std::size_t e = 0; e < carried.modes.size(); ++e) {
       if (!holds(carried.modes[EdgeId(e)])) {
         next.dropped.push_back({EdgeId(e), carried.modes[EdgeId(e)]});
@@ -292,6 +328,12 @@ class PaperSearch {
     next.order = std::make_shared<const std::vector<OpId>>(std::move(carried.order));
     settle(next, LoopId(), changed);
     offer(std::move(next));
+  }
+
+  bool seen_before(const PaperState& state, const Decisions& carried) {
+    PhaseTimer timer(phases_.hash);
+    present_->hash.load(without_gaps(carried));
+    return repeated(key_of(state));
   }
 
   // What a mutation of the tree changes: each outermost loop.
@@ -323,6 +365,8 @@ class PaperSearch {
     result.stop_reason = budget_.reason().value_or(StopReason::converged);
     result.states_scored = budget_.scored();
     result.states_evaluated = budget_.evaluated();
+    result.states_repeated = repeated_;
+    result.phases = phases_;
     found->evaluator.load(result.decisions);
     result.recomputed = found->evaluator.recomputed_operators();
     result.swapped = found->evaluator.gap_count();
@@ -358,6 +402,8 @@ class PaperSearch {
   std::unordered_set<uint64_t> seen_;
   PaperState best_;
   int64_t made_ = 0;
+  int64_t repeated_ = 0;
+  PhaseSeconds phases_;
 };
 
 }  // namespace

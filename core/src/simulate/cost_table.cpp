@@ -45,12 +45,27 @@ DType main_dtype(const Graph& graph, const Operator& op) {
   return defined == op.results.end() ? DType::f32 : graph.value(*defined).type.dtype;
 }
 
+// Sums of more terms than this are split, so that more multiprocessors have something to do.
+constexpr double kLongestSum = 768;
+
+// The terms of a product's sums, two operations each.
+double terms(const Graph& graph, const Operator& op, double flops) {
+  double elements = 0;
+  for (ValueId id : op.results) {
+    if (graph.value(id).type.defined)
+      elements += static_cast<double>(element_count(graph.value(id).type.shape));
+  }
+  return elements > 0 ? std::min(flops / (2 * elements), kLongestSum) : 0;
+}
+
 Seconds arithmetic_time(const Graph& graph, const Operator& op, const DeviceProfile& profile) {
   if (op.info->flops == nullptr) return 0;
+  const double flops = op.info->flops(graph, op);
   const double rate =
       is_half(main_dtype(graph, op)) ? profile.half_flops_per_second : profile.flops_per_second;
-  return (op.info->flops(graph, op) + profile.extra_matmul_flops) /
-         (rate * profile.matmul_efficiency);
+  const double extra =
+      profile.extra_matmul_flops + profile.half_wave_flops * terms(graph, op, flops);
+  return (flops + extra) / (rate * profile.matmul_efficiency);
 }
 
 Seconds calibrated(Seconds modelled, const Operator& op, const DeviceProfile& profile) {

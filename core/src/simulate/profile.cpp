@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "magis/base/error.h"
@@ -40,10 +41,15 @@ DeviceProfile reference(std::string name, double extra_matmul_flops) {
           .host_memory = kHostMemory};
 }
 
+// A product is computed in tiles, as many at once as there are multiprocessors, and the last wave
+// of tiles is on average half empty (NVIDIA, "Matrix Multiplication Background User's Guide": tile
+// and wave quantization): half a wave of tiles of 128 x 128, two operations for each term of a sum.
+double half_a_wave(int multiprocessors) { return 0.5 * multiprocessors * 128 * 128 * 2; }
+
 // Published dense peaks: float32 without tensor cores (PyTorch leaves TF32 off for matmul), 16-bit
 // floats on tensor cores accumulating in float32.
 DeviceProfile cuda(std::string name, double flops, double half_flops, double bytes_per_second,
-                   double link_bytes_per_second, Bytes memory) {
+                   int multiprocessors, double link_bytes_per_second, Bytes memory) {
   return {.name = std::move(name),
           .flops_per_second = flops,
           .half_flops_per_second = half_flops,
@@ -51,6 +57,7 @@ DeviceProfile cuda(std::string name, double flops, double half_flops, double byt
           .bytes_per_second = bytes_per_second,
           .launch = kCudaLaunch,
           .extra_matmul_flops = 0,
+          .half_wave_flops = half_a_wave(multiprocessors),
           .allocation_granularity = kCudaBlock,
           .roofline = true,
           .link_bytes_per_second = link_bytes_per_second,
@@ -86,22 +93,32 @@ const auto& profiles() {
   static const std::array table{
       reference("reference", 0),
       reference("reference-h2", 2e9),
-      // NVIDIA Ampere GA102 GPU Architecture whitepaper, table of the RTX 3090: 35.6 TFLOPS FP32,
-      // 71 dense FP16 with FP32 accumulation on tensor cores, 936 GB/s, 24 GB.
-      cuda("rtx3090", 35.6e12, 71e12, 936e9, kPcie4, kGiB * 24),
-      // NVIDIA A100 80GB datasheet: 19.5 TFLOPS FP32, 312 dense BF16, 2,039 GB/s (SXM).
-      cuda("a100", 19.5e12, 312e12, 2039e9, kPcie4, kGiB * 80),  // SXM
+      // NVIDIA Ampere GA102 GPU Architecture whitepaper, table of the RTX 3090: 35.6 TFLOPS FP32
+      // (as many with TF32), 71 dense FP16 with FP32 accumulation on tensor cores, 936 GB/s, 82
+      // multiprocessors, 24 GB.
+      cuda("rtx3090", 35.6e12, 71e12, 936e9, 82, kPcie4, kGiB * 24),
+      // NVIDIA A100 80GB datasheet: 19.5 TFLOPS FP32, 312 dense BF16, 2,039 GB/s (SXM); 108
+      // multiprocessors.
+      cuda("a100", 19.5e12, 312e12, 2039e9, 108, kPcie4, kGiB * 80),  // SXM
       // NVIDIA H100 datasheet: 67 TFLOPS FP32, 989 dense BF16 (1,979 with sparsity), 3.35 TB/s
-      // (SXM).
-      cuda("h100", 67e12, 989e12, 3350e9, kPcie5, kGiB * 80),  // SXM
+      // (SXM); 132 multiprocessors.
+      cuda("h100", 67e12, 989e12, 3350e9, 132, kPcie5, kGiB * 80),  // SXM
       // NVIDIA H200 datasheet: as H100, 4.8 TB/s, 141 GB.
-      cuda("h200", 67e12, 989e12, 4800e9, kPcie5, kGiB * 140),
+      cuda("h200", 67e12, 989e12, 4800e9, 132, kPcie5, kGiB * 140),
       cpu(),
   };
   return table;
 }
 
 }  // namespace
+
+DeviceProfile with_small_operators(DeviceProfile profile, double factor) {
+  MAGIS_CHECK(factor > 0 && std::isfinite(factor), "factor = " << factor);
+  profile.launch *= factor;
+  profile.extra_matmul_flops *= factor;
+  profile.half_wave_flops *= factor;
+  return profile;
+}
 
 std::vector<std::string> device_profile_names() {
   std::vector<std::string> names;

@@ -6,6 +6,8 @@ half_flops_per_second = 165e12   # f16 and bf16
 matmul_efficiency = 0.75         # what large products reach of that; default 1
 bytes_per_second = 1008e9        # of the device's memory
 launch_seconds = 5e-6            # an operator takes at least that
+half_wave_flops = 2.1e6           # multiprocessors * 128 * 128: what a product's last, half empty
+                                 # wave of tiles costs for each term of its sums; default 0
 memory_bytes = 24e9              # of the device; default: it is no particular device
 allocation_bytes = 512           # allocations are rounded up to a multiple; default 1
 link_bytes_per_second = 25e9     # to the host, each way; default: no swapping
@@ -27,7 +29,7 @@ from magis.errors import MagisError
 
 _REQUIRED = ("flops_per_second", "half_flops_per_second", "bytes_per_second", "launch_seconds")
 _POSITIVE = {*_REQUIRED, "matmul_efficiency", "link_bytes_per_second", "allocation_bytes"}
-_OTHERS = ("link_seconds", "host_memory_bytes", "memory_bytes")
+_OTHERS = ("half_wave_flops", "link_seconds", "host_memory_bytes", "memory_bytes")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

@@ -39,7 +39,9 @@ TEST(Profile, ReferenceH2ChargesTwoMoreGigaflopPerMatmul) {
 
 TEST(Profile, RealDevicesOverlapArithmeticAndTraffic) {
   const DeviceProfile& a100 = device_profile("a100");
-  const double arithmetic = kMatmulFlops / (a100.flops_per_second * a100.matmul_efficiency);
+  const double half_a_wave = 108.0 * 128 * 128 * 128;  // sums of 128 terms on 108 multiprocessors
+  const double arithmetic =
+      (kMatmulFlops + half_a_wave) / (a100.flops_per_second * a100.matmul_efficiency);
   const double traffic = kMatmulBytes / a100.bytes_per_second;
   EXPECT_GT(arithmetic, traffic);  // or this test says nothing
   EXPECT_DOUBLE_EQ(costs_of(kMatmul, "a100").seconds[OpId(0)], a100.launch + arithmetic);
@@ -51,9 +53,19 @@ TEST(Profile, HalfPrecisionRunsOnTensorCores) {
 output loss "" %a
 )";
   const DeviceProfile& h100 = device_profile("h100");
-  const double flops = 2.0 * 4096 * 4096 * 4096;
+  const double half_a_wave = 132.0 * 128 * 128 * 768;  // longer sums are split
+  const double flops = 2.0 * 4096 * 4096 * 4096 + half_a_wave;
   EXPECT_DOUBLE_EQ(costs_of(text, "h100").seconds[OpId(0)],
                    h100.launch + flops / (h100.half_flops_per_second * h100.matmul_efficiency));
+}
+
+TEST(Profile, SmallOperatorsCostWhatTheFactorSays) {
+  const DeviceProfile& once = device_profile("rtx3090");
+  const DeviceProfile twice = with_small_operators(once, 2);
+  const Graph graph = parse_graph("magis 1\ndevice cpu\n" + kMatmul, "test");
+  const Seconds own = kMatmulFlops / (once.flops_per_second * once.matmul_efficiency);
+  const Seconds before = make_cost_table(graph, once).seconds[OpId(0)];
+  EXPECT_NEAR(make_cost_table(graph, twice).seconds[OpId(0)], 2 * (before - own) + own, 1e-12);
 }
 
 // A slice moves what it shows, an expanded tensor what there is, a repeated operand counts once,

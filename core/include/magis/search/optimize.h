@@ -84,6 +84,14 @@ struct OptimizeOptions {
   std::function<bool(const Progress&)> progress;
 };
 
+// Where the time of the paper's search goes (its Figure 15), in seconds; of other searches all 0.
+struct PhaseSeconds {
+  Seconds transform = 0;  // trees, mutations, rewrites, split graphs
+  Seconds schedule = 0;   // orders around what changed
+  Seconds simulate = 0;   // peak and time of states
+  Seconds hash = 0;       // whether a state was seen before
+};
+
 struct OptimizeResult {
   // The graph given after its rewrites, which its meta names; null: as it is.
   std::shared_ptr<const Graph> rewritten = {};
@@ -99,6 +107,8 @@ struct OptimizeResult {
   StopReason stop_reason = StopReason::converged;
   int64_t states_scored = 0;
   int64_t states_evaluated = 0;
+  int64_t states_repeated = 0;  // of the paper's search: made, and dropped as seen before
+  PhaseSeconds phases = {};
   Seconds wall_seconds = 0;
   Seconds cpu_seconds = 0;
   int recomputed = 0;  // operators that run more than once

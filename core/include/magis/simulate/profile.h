@@ -28,8 +28,11 @@ struct DeviceProfile {
   double half_flops_per_second = 0;  // for f16 and bf16
   double matmul_efficiency = 1;
   double bytes_per_second = 0;
-  Seconds launch = 0;                // per operator
-  double extra_matmul_flops = 0;     // charged per matmul or convolution (reference-h2)
+  Seconds launch = 0;             // per operator
+  double extra_matmul_flops = 0;  // charged per matmul or convolution (reference-h2)
+  // Charged per matmul or convolution for each term of its sums, as far as they are not split:
+  // what the last, half empty wave of tiles costs.
+  double half_wave_flops = 0;
   Bytes allocation_granularity = 1;  // an allocation is rounded up to a multiple
   bool roofline = true;  // an operator takes the larger of its arithmetic's and its traffic's time;
                          // else their sum
@@ -49,6 +52,10 @@ struct DeviceProfile {
 // reference-h2, rtx3090, a100, h100, h200, cpu.
 const DeviceProfile& device_profile(std::string_view name);
 std::vector<std::string> device_profile_names();
+
+// The profile on which what makes small operators slow (their launch, what a product is charged
+// beyond its arithmetic) is `factor` times as much.
+DeviceProfile with_small_operators(DeviceProfile profile, double factor);
 
 // Time and allocated bytes of everything in a graph under a profile, tabled once; what the
 // simulator and the search read.
