@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import published
@@ -18,6 +18,10 @@ NORMED = ("resnet50", "unet", "unetpp")  # real variants with batch norm
 TRANSFORMERS = ("bert", "vit", "gptneo", "btlm")
 NORMED_BARS = {"memory 0.8": 0.03, "memory 0.4": 0.15}
 OVER_PAPER = 0.05  # that a real transformer may cost more than the paper's variant of it
+
+
+Check = tuple[str, bool | None]
+"""What is compared, and whether it holds; None: it was not computed."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Judge:
         yield from self.ablations()
         yield from self.promises()
 
-    def _collect(self, bar: str, checks: list[tuple[str, bool | None]], least: int = 0) -> Verdict:
+    def _collect(self, bar: str, checks: Sequence[Check], least: int = 0) -> Verdict:
         """Holds if all checks do, or `least` of them."""
         known = [holds for _, holds in checks if holds is not None]
         count = sum(known)
@@ -88,7 +92,7 @@ class Judge:
         return Verdict(count >= needed if done and checks else None, bar, words)
 
     def baselines(self) -> Verdict:
-        checks = []
+        checks: list[Check] = []
         for workload, (gigabytes, milliseconds) in PUBLIC_BASELINES.items():
             figures = self._baseline(workload)
             if figures is None:
@@ -195,7 +199,7 @@ class Judge:
                 yield Verdict(None, bar, self.results.reason(cell))
                 continue
             ways = [way for way in figures["ways"] if way["promised_time"] is not None]
-            checks: list[tuple[str, bool | None]] = [
+            checks: list[Check] = [
                 (
                     f"{way['way']} (memory {way['memory']:.3f} for {way['promised_memory']:.3f},"
                     f" time {way['time']:.3f} for {way['promised_time']:.3f})",

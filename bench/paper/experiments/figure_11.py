@@ -62,15 +62,15 @@ def _panel(settings: Settings, results: Results, subject: tuple[str, str, str]) 
         if not points:
             continue
         x, y = [p[0] for p in points], [p[1] for p in points]
-        width = {"line": {"color": charts.colour(planner), "width": 3 if planner == "magis" else 1}}
-        traces.append(charts.line(planner, x, y, **width))
+        style = {"color": charts.colour(planner), "width": 3 if planner == "magis" else 1}
+        traces.append(charts.line(planner, x, y, line=style))
         curve = ", ".join(f"{percent(a, 0)}: {percent(b)}" for a, b in _thinned(points))
         rows.append([planner, curve])
     if not traces:
         return None
     paper = published.CURVES.get(workload)
     if paper:
-        x, y = zip(*paper, strict=True)
+        x, y = [p[0] for p in paper], [p[1] for p in paper]
         traces.append(charts.hollow("paper: MAGIS", x, y, "diamond"))
         rows.append(["paper: MAGIS", ", ".join(f"{percent(a, 0)}: {percent(b)}" for a, b in paper)])
     chart = charts.chart(

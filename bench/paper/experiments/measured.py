@@ -1,5 +1,7 @@
 """Small versions that really run on this CPU: promised against measured."""
 
+from collections.abc import Mapping
+
 from cells import Cell
 
 from experiments import charts
@@ -64,7 +66,7 @@ def _row(way: dict[str, float | str | None]) -> list[str]:
     return [*row, percent(promised_memory), f"{time:.3f}", f"{promised_time:.3f}", kept]
 
 
-def as_promised(way: dict[str, object]) -> bool:
+def as_promised(way: Mapping[str, object]) -> bool:
     def difference(of: str) -> float:
         measured, promised = way[of], way[f"promised_{of}"]
         assert isinstance(measured, float)
