@@ -1,6 +1,8 @@
 # make run     sets everything up and runs the main job (python/magis/demo)
 # make test    sets everything up and runs every test of the daily set; test-long runs the rest
 # make docs    the documentation's site, in build/site
+# make bench   the MAGIS paper's evaluation (hours; broken off, it goes on where it was), a page in
+#              build/paper; bench-quick: in ten minutes; bench-others: all other benchmarks
 # make check   format, lint, types, include direction
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -9,7 +11,7 @@ PY := $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 JOBS ?= $(shell nproc)
 
-.PHONY: run docs test test-core test-python test-long bench check format bless setup core-tools clean
+.PHONY: run docs test test-core test-python test-long bench bench-quick bench-others check format bless setup core-tools clean
 
 # ---- set-up
 $(VENV)/.ready: dev-requirements.txt
@@ -59,8 +61,15 @@ test-long: core-tools build/.installed
 	$(PY) -m pytest -q -m long tests/python
 
 bench: core-tools build/.installed
+	$(PY) bench/paper/run.py --jobs $(JOBS)
+
+bench-quick: core-tools build/.installed
+	$(PY) bench/paper/run.py --quick --jobs $(JOBS)
+
+OTHER_BENCHES := $(filter-out bench/paper/run.py, $(wildcard bench/*.py bench/*/run.py))
+bench-others: core-tools build/.installed
 	build/release/magis_bench
-	for script in bench/*.py bench/*/run.py; do [ -e "$$script" ] && $(PY) "$$script"; done
+	set -e; for script in $(OTHER_BENCHES); do $(PY) $$script; done
 
 # Rewrites the expected texts of tests that compare printed output.
 bless: core-tools build/.installed

@@ -21,6 +21,10 @@ def main() -> None:
     start = time.monotonic()
     figures, failure = None, ""
     try:
+        if cell.key(Path(graphs)) != given["key"]:
+            raise MagisError(
+                "the code or the graph has changed since the suite began: run it again"
+            )
         figures = compute(cell, Path(graphs))
     except (MagisError, core.UserError) as error:
         failure = str(error)

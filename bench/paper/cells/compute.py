@@ -13,10 +13,6 @@ import magis._core as core
 from cells.cell import Cell, Figures, Limit
 from magis.errors import MagisError
 
-UNREWRITTEN = ("pytorch", "magis", "magis-paper")
-"""The baseline is unoptimized, and ours rewrite by themselves; all others are given the graph after
-the rewrites that save time, as in the paper."""
-
 
 class Problem:
     """A workload on a device, and what its step takes in program order, as it was captured."""
@@ -30,12 +26,9 @@ class Problem:
 
     def task(self, limit: Limit | None = None) -> Task:
         limit = limit or Limit.parse(self.cell.limit)
-        graph = self.graph
-        if self.cell.planner not in UNREWRITTEN:
-            graph = core.rewrite_to_save_time(graph, device=self.device)
         memory = limit.of == "memory"
         return Task(
-            graph=graph,
+            graph=self.graph,
             device=self.device,
             memory_limit=int(limit.ratio * self.peak) if memory else None,
             latency_limit=None if memory else limit.ratio * self.seconds,

@@ -82,4 +82,4 @@ def read(path: Path) -> core.Graph:
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise MagisError(f"{path}: the graph cannot be read ({error}); {again}") from None
     except core.UserError as error:
-        raise MagisError(f"{path}: the graph does not parse: {error}; {again}") from None
+        raise MagisError(f"{path}: the graph does not parse; {again}\n{error}") from None
