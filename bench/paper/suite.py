@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cells import Cell, Figures, Record, Store
+from cells.compute import planner_named
 from crew import Job, work_off
 from experiments import EXPERIMENTS, Results, Settings
-from planners import PLANNERS
 from verdicts import Verdict, verdicts
 
 from magis.errors import MagisError
@@ -58,10 +58,9 @@ class Plan:
 def look_up(cells: Sequence[Cell], store: Store, graphs: Path, retry: bool) -> Plan:
     known, jobs = [], []
     for cell in cells:
-        if cell.planner and cell.kind in ("plan", "timeline") and cell.planner not in PLANNERS:
-            known.append(Record(cell, "", None, "there is no such planner yet"))
-            continue
         try:
+            if cell.kind in ("plan", "timeline"):
+                planner_named(cell.planner)
             key = cell.key(graphs)
         except MagisError as error:
             known.append(Record(cell, "", None, str(error)))

@@ -172,10 +172,10 @@ class Judge:
         if not figure_13.cells(self.settings):
             return
         checks = []
-        for limit in figure_13.LIMITS:
+        for limit in figure_13.limits(self.settings):
             found: dict[str, float | None] = {}
             for way in figure_13.WAYS:
-                cell = figure_13._cell(self.settings, "paper", way, limit)
+                cell = figure_13.cell_of(self.settings, "paper", way, limit)
                 figures = self.results.figures(cell)
                 if figures is not None:
                     met = figures["met"]

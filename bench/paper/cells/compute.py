@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import workloads
-from planners import PLANNERS, Task
+from planners import PLANNERS, Planner, Task
 from profiles import device_named
 
 import magis._core as core
@@ -55,17 +55,17 @@ class Problem:
         }
 
 
-def planner_named(name: str) -> object:
+def planner_named(name: str) -> Planner:
     if name not in PLANNERS:
         raise MagisError(f'no planner "{name}"; there are: {", ".join(PLANNERS)}')
     return PLANNERS[name]
 
 
 def _plan(cell: Cell, graphs: Path) -> Figures:
-    planner_named(cell.planner)
+    planner = planner_named(cell.planner)
     problem = Problem(cell, graphs)
     task = problem.task()
-    outcome = PLANNERS[cell.planner].plan(task)
+    outcome = planner.plan(task)
     if outcome.plan is None:
         raise MagisError(outcome.note or "no plan was found")
     outcome.plan.verify()
@@ -168,9 +168,9 @@ MOST_POINTS = 2_000  # of a curve on the page
 
 def _timeline(cell: Cell, graphs: Path) -> Figures:
     """Bytes over a step's time."""
-    planner_named(cell.planner)
+    planner = planner_named(cell.planner)
     problem = Problem(cell, graphs)
-    outcome = PLANNERS[cell.planner].plan(problem.task())
+    outcome = planner.plan(problem.task())
     if outcome.plan is None:
         raise MagisError(outcome.note or "no plan was found")
     found = outcome.plan.simulate(problem.device)

@@ -47,13 +47,12 @@ def wanted(settings: Settings, variant: str, profile: str, planner: str, limit: 
         return False
     if not settings.quick:
         return True
-    if planner != "magis" and limit not in ("latency 1.1", "memory 0.4"):
-        return False
+    fewer = ("latency 1.1", "memory 0.4")
     if profile in SCALED:
-        return variant == "paper" and limit in ("latency 1.1", "memory 0.4")
+        return variant == "paper" and limit == "latency 1.1"
     if variant == "authors":
-        return planner in ("pytorch", "magis-paper", "magis")
-    return profile == "rtx3090"
+        return planner in ("pytorch", "magis") and limit in fewer
+    return profile == "rtx3090" and (planner == "magis" or limit in fewer)
 
 
 def figure_of(figures: Figures, limit: str) -> float:

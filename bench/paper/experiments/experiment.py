@@ -12,7 +12,7 @@ from workloads import VARIANTS, WORKLOADS, names
 Chart = dict[str, Any]
 """{"data": [...], "layout": {...}}, as Plotly takes them."""
 
-# All planners that the evaluation knows of, in the paper's order; what is not built shows as a gap.
+# All planners, in the order in which they are drawn.
 PLANNER_NAMES = (
     "pytorch",
     "inductor-order",

@@ -18,18 +18,22 @@ def _variants(settings: Settings) -> list[str]:
     return [v for v in known if v == "paper"] if settings.quick else known
 
 
-def _cell(settings: Settings, variant: str, way: str, limit: str) -> Cell:
+def cell_of(settings: Settings, variant: str, way: str, limit: str) -> Cell:
     # Curves over time need some of it.
     seconds = settings.seconds * (1 if settings.quick else 6)
     profile = settings.profiles[0]
     return Cell("ablation", "bert", variant, profile, way, limit, seconds, settings.seed)
 
 
+def limits(settings: Settings) -> tuple[str, ...]:
+    return LIMITS[::3] if settings.quick else LIMITS
+
+
 def cells(settings: Settings) -> list[Cell]:
     return [
-        _cell(settings, variant, way, limit)
+        cell_of(settings, variant, way, limit)
         for variant in _variants(settings)
-        for limit in LIMITS
+        for limit in limits(settings)
         for way in WAYS
     ]
 
@@ -38,7 +42,7 @@ def panels(settings: Settings, results: Results) -> list[Panel]:
     return [
         _panel(settings, results, variant, limit)
         for variant in _variants(settings)
-        for limit in LIMITS
+        for limit in limits(settings)
     ]
 
 
@@ -46,7 +50,7 @@ def _panel(settings: Settings, results: Results, variant: str, limit: str) -> Pa
     of_memory = limit.startswith("latency")
     traces, rows = [], []
     for position, way in enumerate(WAYS):
-        cell = _cell(settings, variant, way, limit)
+        cell = cell_of(settings, variant, way, limit)
         figures = results.figures(cell)
         paper = _paper(way, limit)
         if figures is None:

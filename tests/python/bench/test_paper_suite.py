@@ -26,7 +26,7 @@ import published  # noqa: E402
 import suite  # noqa: E402
 import workloads  # noqa: E402
 from cells import Cell, Record, Store  # noqa: E402
-from experiments import EXPERIMENTS, Results, Settings  # noqa: E402
+from experiments import EXPERIMENTS, PLANNER_NAMES, Results, Settings, figure_12  # noqa: E402
 from verdicts import verdicts  # noqa: E402
 
 from magis.errors import MagisError  # noqa: E402
@@ -218,13 +218,11 @@ def test_unknown_words_are_refused(
         cells.cell.Limit.parse("memory")
 
 
-def test_a_planner_that_is_not_there_is_a_gap(
-    graphs: Path, tmp_path: Path, run: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(planners.PLANNERS, "pytorch")
-    assert run.main(options(graphs, tmp_path)) == 0
-    assert not list((tmp_path / "cells").glob("*"))
-    assert "there is no such planner yet" in (tmp_path / "index.html").read_text()
+def test_all_planners_are_in_the_suite() -> None:
+    assert set(PLANNER_NAMES) | set(figure_12.PLANNERS) == set(planners.PLANNERS)
+    for planner in planners.PLANNERS.values():
+        assert planner.published
+        assert planner.simplified
 
 
 WORKERS = {
