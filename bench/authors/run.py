@@ -23,6 +23,10 @@ from pathlib import Path
 
 import magis._core as core
 
+sys.path.append(str(Path(__file__).parents[1] / "paper"))
+
+import published
+
 GRAPHS = Path(__file__).parent / "graphs"
 WORKLOADS = {
     "bert": "bert-base-b32-s512",
@@ -69,13 +73,21 @@ WITHOUT_SWAPPING: Figures = {
     "mem10": (0.107, None, 0.203, 0.039, None, None),
     "h2-mem10": (0.308, None, 0.412, 0.087, None, None),
 }
-# The public implementation after 60 s.
-PUBLIC: Figures = {
-    "mem10": (0.129, 0.216, 0.315, 0.707, 0.558, 0.687),
-    "over80": (0.2, 0.3, 38.6, 31.5, None, None),
-    "over40": (1.7, 2.6, 18.7, None, None, None),
-    "h2-mem10": (0.637, None, None, None, None, None),
+# The public implementation after 60 s: this file's cells, and those of the paper's evaluation.
+SAME = {
+    "mem10": ("reference", "latency 1.1"),
+    "over80": ("reference", "memory 0.8"),
+    "over40": ("reference", "memory 0.4"),
+    "h2-mem10": ("reference-h2", "latency 1.1"),
 }
+
+
+def public(cell: str, workload: str) -> float | None:
+    if cell not in SAME:
+        return None
+    profile, limit = SAME[cell]
+    found = published.PUBLIC[profile][limit].get(workload)
+    return found if found is None or CELLS[cell].latency else 100 * found
 
 
 @dataclass
@@ -153,15 +165,15 @@ def measure(workload: str, name: str, seconds: float, seed: int) -> Outcome:
         figure = trace.figure(result.peak_bytes, result.seconds)
         near = figure + 1 if trace.of_time else 1.05 * figure
         seconds_to_final = trace.first_at(near)
-    public = of(PUBLIC, name, workload)
+    theirs = public(name, workload)
     return Outcome(
         workload,
         name,
         figure,
         of(TARGETS, name, workload),
         of(WITHOUT_SWAPPING, name, workload),
-        public,
-        trace.first_at(public),
+        theirs,
+        trace.first_at(theirs),
         seconds_to_final,
         result.states_evaluated,
         result.states_scored,

@@ -3,6 +3,9 @@ what came of it.
 
 One thread. Peaks are what the allocator handed out above its level when the step began; times are
 processor time, medians over rounds in which all ways take turns, over eager's in the same round.
+Promises are ratios to the captured step in program order, with the times of operators measured on
+this machine. What torch.compile's own kernels and Hugging Face's checkpointing do is not in our
+operators, so nothing is promised of them.
 """
 
 from __future__ import annotations
@@ -13,161 +16,126 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import magis._core as core
 from cells.cell import Cell, Figures
 from magis import measure
 from magis.errors import MagisError
 
-LIMITS = (0.8, 0.6, 0.4)  # of the captured step's peak, for ours
-PARTS = (2, 4)  # of gradient accumulation
-BUDGETS = (0.5, 0.2)  # torch.compile's activation_memory_budget
-SEARCH_SECONDS = 10.0
-ROUNDS = 9
-SEED = 0
-
-Take = Callable[[], Any]
-
-
-@dataclass
-class Way:
-    """Takes a step on a model of its own, and leaves gradients in `.grad`."""
-
-    name: str
-    model: Any
-    take: Take
-    promised_memory: float | None = None  # over the captured step's in program order
-    promised_time: float | None = None
-
-    def step(self) -> None:
-        import torch
-
-        for parameter in self.model.parameters():
-            parameter.grad = None
-        torch.manual_seed(SEED)
-        self.take()
-
-    def peak_bytes(self) -> int:
-        self.step()  # what is allocated once and kept is no part of it
-        for parameter in self.model.parameters():
-            parameter.grad = None
-        return measure.measure_peak(self.take).peak_bytes
+if TYPE_CHECKING:
+    from cells.subjects import Subject, Way
+    from magis.runtime.refinement import Refinement
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A network, its loss and a batch: equal weights every time."""
-
-    make: Callable[[], tuple[Any, Callable[..., Any], dict[str, Any]]]
-    checkpointed: bool = False  # it is Hugging Face's
-    normed: bool = False  # batch norm: parts of a batch are not the whole
-
-
-def bert6() -> tuple[Any, Callable[..., Any], dict[str, Any]]:
-    from magis import zoo
-
-    return zoo.build("bert", size="small", batch=8, seq=128, dropout=0.0, seed=SEED)
+class Extent:
+    limits: tuple[float, ...]  # of the captured step's peak, for ours
+    parts: tuple[int, ...]  # of gradient accumulation
+    budgets: tuple[float, ...]  # activation_memory_budget
+    compile: bool
+    search_seconds: float
+    rounds: int
 
 
-def resnet18() -> tuple[Any, Callable[..., Any], dict[str, Any]]:
-    """ResNet-18's depth and width by half, in bottleneck blocks."""
-    import torch
-
-    from magis.zoo.mlp import classification_loss
-    from magis.zoo.resnet import ResNet, ResNetConfig
-
-    torch.manual_seed(SEED)
-    model = ResNet(ResNetConfig(width=32, blocks=(2, 2, 2, 2), classes=100)).train()
-    batch = {"x": torch.randn(16, 3, 96, 96), "labels": torch.randint(0, 100, (16,))}
-    return model, classification_loss, batch
-
-
-def unet16() -> tuple[Any, Callable[..., Any], dict[str, Any]]:
-    from magis import zoo
-
-    return zoo.build("unet", size="small", batch=4, image=96, seed=SEED)
-
-
-SUBJECTS = {
-    "bert6": Subject(bert6, checkpointed=True),
-    "resnet18": Subject(resnet18, normed=True),
-    "unet16": Subject(unet16, normed=True),
+EXTENTS = {
+    "quick": Extent((0.6,), (2,), (0.5,), False, 4.0, 5),
+    "full": Extent((0.8, 0.6, 0.4), (2, 4), (0.5, 0.2), True, 10.0, 11),
 }
 
-
-def plain(model: Any, loss_fn: Callable[..., Any], batch: dict[str, Any]) -> Any:
-    loss = loss_fn(model, **batch)
-    loss.backward()
-    return loss.detach()
+Promise = tuple[float, float]  # memory, time
 
 
-def in_parts(model: Any, loss_fn: Callable[..., Any], batch: dict[str, Any], parts: int) -> None:
-    """Accumulation by hand; a mean over unequal parts would need weights, which cost nothing."""
-    pieces = [{name: value.chunk(parts)[i] for name, value in batch.items()} for i in range(parts)]
-    for piece in pieces:
-        (loss_fn(model, **piece) / parts).backward()
+class Bench:
+    """One network, captured, with the times of what it runs."""
 
+    def __init__(self, subject: Subject, extent: Extent, measuring: float) -> None:
+        import torch
 
-def peers(subject: Subject) -> Iterator[Way]:
-    """What PyTorch's users have."""
-    import torch
-    import torch._functorch.config as functorch
+        from magis.capture import capture
+        from magis.runtime.refinement import refinement_on
+        from magis.runtime.scratch import with_measured_scratch
 
-    model, loss_fn, batch = subject.make()
-    yield Way("eager", model, partial(plain, model, loss_fn, batch))
-    if subject.checkpointed:
+        self.subject = subject
+        self.extent = extent
         model, loss_fn, batch = subject.make()
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        yield Way("HF checkpointing", model, partial(plain, model, loss_fn, batch))
-    if not subject.normed:
-        for parts in PARTS:
-            model, loss_fn, batch = subject.make()
-            take = partial(in_parts, model, loss_fn, batch, parts)
-            yield Way(f"accumulation, {parts} parts", model, take)
-    for budget in (None, *BUDGETS):
-        model, loss_fn, batch = subject.make()
-        torch._dynamo.reset()
-        with functorch.patch(**({} if budget is None else {"activation_memory_budget": budget})):
-            take = partial(plain, torch.compile(model), loss_fn, batch)
-            name = "torch.compile" + ("" if budget is None else f", budget {budget:g}")
-            way = Way(name, model, take)
-            way.step()  # compiles
-        yield way
+        text = with_measured_scratch(capture(model, loss_fn, batch).text)
+        self.graph = core.Graph.parse(text, "captured step")
+        self.refinement: Refinement = refinement_on(torch.device("cpu"), "cpu", measuring)
+        self.refinement.learn(core.Plan.program_order(self.graph))
+
+    # ---- promises
+
+    def promise(self, plan: core.Plan) -> Promise:
+        """Above what is persistent, as peaks are measured."""
+        self.refinement.learn(plan)
+        device = self.refinement.device
+        base, found = (p.simulate(device) for p in (core.Plan.program_order(self.graph), plan))
+        memory = found.transient_peak_bytes / base.transient_peak_bytes
+        return memory, found.seconds / base.seconds
+
+    def accumulated(self, parts: int) -> core.Plan | None:
+        from planners import Task
+        from planners.microbatch import MicroBatches
+
+        task = Task(graph=self.graph, device=self.refinement.device, memory_limit=1)
+        return MicroBatches((parts,)).plan(task).plan
+
+    def saving(self, budget: float) -> core.Plan:
+        from planners.joint_graph import JointGraph
+        from planners.problem import Problem
+        from planners.recompute import saving
+
+        problem = Problem.of(self.graph, self.refinement.device)
+        return problem.plan(saving(problem, JointGraph(problem).saved(budget)))
+
+    # ---- ways
+
+    def peers(self) -> Iterator[tuple[Callable[[], Way], Callable[[], core.Plan | None]]]:
+        """How to make each, and what promises for it."""
+        from cells import subjects
+
+        def nothing() -> None:
+            return None
+
+        yield partial(subjects.eager, self.subject), nothing
+        if self.subject.checkpointed:
+            yield partial(subjects.checkpointing, self.subject), nothing
+        if not self.subject.normed:
+            for parts in self.extent.parts:
+                make = partial(subjects.accumulation, self.subject, parts)
+                yield make, partial(self.accumulated, parts)
+        for budget in self.extent.budgets:
+            yield partial(subjects.budgeted, self.subject, budget), partial(self.saving, budget)
+        if self.extent.compile:
+            yield partial(subjects.compiled, self.subject), nothing
+
+    def ours(self) -> Iterator[tuple[Way, Promise]]:
+        import magis
+        from cells.subjects import Way
+
+        for limit in self.extent.limits:
+            model, loss_fn, batch = self.subject.make()
+            step = magis.optimize(
+                model,
+                loss_fn,
+                batch,
+                memory_limit=f"{limit:.0%}",
+                time_budget=self.extent.search_seconds,
+                measure=self.refinement.budget,
+                tolerance=1e-3,
+            )
+            way = Way(f"magis, {limit:.0%}", model, partial(step, **batch))
+            yield way, self.promise(step.plan)
 
 
-def ours(subject: Subject, measuring: float) -> Iterator[Way]:
-    import magis
-
-    for limit in LIMITS:
-        model, loss_fn, batch = subject.make()
-        step = magis.optimize(
-            model,
-            loss_fn,
-            batch,
-            memory_limit=f"{limit:.0%}",
-            time_budget=SEARCH_SECONDS,
-            measure=measuring,
-            tolerance=1e-3,
-        )
-        report = step.report
-        captured = report.captured_peak_bytes - report.persistent_bytes
-        yield Way(
-            f"magis, {limit:.0%}",
-            model,
-            partial(step, **batch),
-            report.transient_peak_bytes / captured,
-            report.seconds / report.captured_seconds,
-        )
-
-
-def time_ratios(ways: list[Way]) -> list[float]:
+def time_ratios(ways: list[Way], rounds: int) -> list[float]:
     from magis.timing.stopwatch import CpuClock
 
     now = CpuClock().now
     seconds: list[list[float]] = [[] for _ in ways]
-    for turn in range(ROUNDS + 1):
-        order = range(len(ways)) if turn % 2 else range(len(ways) - 1, -1, -1)
-        for i in order:
+    for turn in range(rounds + 1):
+        for i in range(len(ways)) if turn % 2 else range(len(ways) - 1, -1, -1):
             start = now()
             ways[i].step()
             if turn:  # the first one warms up
@@ -176,39 +144,56 @@ def time_ratios(ways: list[Way]) -> list[float]:
 
 
 def compute(cell: Cell) -> Figures:
-    if cell.workload not in SUBJECTS:
-        raise MagisError(f'nothing to run is called "{cell.workload}"')
+    """`variant` is quick or full."""
     measure.reexec_with_hook()
     import torch
 
+    from cells.subjects import SUBJECTS
+
+    if cell.workload not in SUBJECTS or cell.variant not in EXTENTS:
+        raise MagisError(f'nothing to run is called "{cell.workload} {cell.variant}"')
     torch.set_num_threads(1)
-    subject = SUBJECTS[cell.workload]
-    failures = []
+    extent = EXTENTS[cell.variant]
+    ways: list[Way] = []
+    promises: list[Promise | None] = []
+    failures: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MAGIS_CACHE_DIR"] = folder
-        ways = list(ours(subject, cell.seconds))
-        others: list[Way] = []
-        try:
-            for way in peers(subject):
-                others.append(way)
-        except Exception as error:  # a peer that cannot be had is no reason to know nothing
-            failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
-    ways = others + ways
-    if not others:
-        raise MagisError(f"eager did not run: {failures[0]}")
+        bench = Bench(SUBJECTS[cell.workload], extent, cell.seconds)
+        for make, planned in bench.peers():
+            try:
+                way = make()
+                plan = planned()
+                promise = None if plan is None else bench.promise(plan)
+            except Exception as error:  # a peer that cannot be had is no reason to know nothing
+                failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
+                continue
+            ways.append(way)
+            promises.append(promise)
+        if not ways or ways[0].name != "eager":
+            raise MagisError(f"eager did not run: {failures[0]}")
+        for way, promise in bench.ours():
+            ways.append(way)
+            promises.append(promise)
+        return figures(ways, promises, failures, extent.rounds)
+
+
+def figures(
+    ways: list[Way], promises: list[Promise | None], failures: list[str], rounds: int
+) -> Figures:
     peaks = [way.peak_bytes() for way in ways]
-    times = time_ratios(ways)
-    words = "One thread, processor time. " + " ".join(f"Left out: {f}." for f in failures)
-    return {
-        "words": words.strip(),
-        "ways": [
+    times = time_ratios(ways, rounds)
+    words = "One thread, processor time." + "".join(f" Left out: {f}." for f in failures)
+    rows: list[dict[str, Any]] = []
+    for way, promise, peak, time in zip(ways, promises, peaks, times, strict=True):
+        memory_promised, time_promised = promise or (None, None)
+        rows.append(
             {
                 "way": way.name,
                 "memory": peak / peaks[0],
                 "time": time,
-                "promised_memory": way.promised_memory,
-                "promised_time": way.promised_time,
+                "promised_memory": memory_promised,
+                "promised_time": time_promised,
             }
-            for way, peak, time in zip(ways, peaks, times, strict=True)
-        ],
-    }
+        )
+    return {"words": words, "ways": rows}

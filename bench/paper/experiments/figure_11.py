@@ -22,7 +22,7 @@ def _subjects(settings: Settings) -> list[tuple[str, str, str]]:
         (workload, variant, profile)
         for profile in settings.profiles
         for workload, variant in settings.subjects()
-        if wanted(settings, variant, profile, "magis", "memory 0.4")
+        if wanted(settings, settings.plan(workload, variant, profile, "magis", "memory 0.4"))
         and not (settings.quick and variant != "paper")
     ]
 
@@ -30,9 +30,7 @@ def _subjects(settings: Settings) -> list[tuple[str, str, str]]:
 def _points(settings: Settings, subject: tuple[str, str, str], planner: str) -> list[Cell]:
     limits = SHARED if settings.quick else (*SHARED, *LIMITS)
     made = [settings.plan(*subject, planner, limit) for limit in limits]
-    return [
-        cell for cell in made if wanted(settings, cell.variant, cell.profile, planner, cell.limit)
-    ]
+    return [cell for cell in made if wanted(settings, cell)]
 
 
 def cells(settings: Settings) -> list[Cell]:
