@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from cells import Cell, Record, Store
 
-WORKER = Path(__file__).parent / "worker.py"
+WORKER = Path(__file__).resolve().parent / "worker.py"
 PAUSE = 0.05  # seconds between looks at the workers
 # A planner may take longer than its budget (PyTorch's own traces a model first), not for ever.
 PATIENCE, GRACE = 4.0, 120.0
@@ -36,11 +37,19 @@ class Worker:
     @classmethod
     def start(cls, job: Job, store: Store, graphs: Path, errors: Path) -> Worker:
         task = {"cell": asdict(job.cell), "key": job.key}
-        command = [sys.executable, str(WORKER), json.dumps(task), str(store.folder), str(graphs)]
+        places = (store.folder.resolve(), graphs.resolve())
+        command = [sys.executable, str(WORKER), json.dumps(task), *map(str, places)]
         with errors.open("wb") as file:
-            # A session of its own: Ctrl-C is the suite's to handle.
+            # In a session of its own, as Ctrl-C is the suite's to handle, and where PyTorch may
+            # leave what it likes to leave behind.
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                cwd=errors.parent,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+                start_new_session=True,
             )
         return cls(job, process, errors, time.monotonic())
 

@@ -30,7 +30,8 @@ def main() -> None:
         failure = str(error)
     except Exception as error:
         traceback.print_exc()
-        failure = f"{type(error).__name__}: {error}"
+        said = str(error).strip().splitlines() or [""]
+        failure = f"{type(error).__name__}: {said[0]}"
     seconds = time.monotonic() - start
     Store(Path(folder)).add(Record(cell, given["key"], figures, failure, seconds))
 

@@ -167,14 +167,15 @@ MOST_POINTS = 2_000  # of a curve on the page
 
 
 def _timeline(cell: Cell, graphs: Path) -> Figures:
-    """Bytes over a step's time."""
+    """Bytes over a step's time, persistent ones included."""
     planner = planner_named(cell.planner)
     problem = Problem(cell, graphs)
     outcome = planner.plan(problem.task())
     if outcome.plan is None:
         raise MagisError(outcome.note or "no plan was found")
     found = outcome.plan.simulate(problem.device)
-    points = [(point.start, point.live_bytes) for point in found.timeline]
+    persistent = found.persistent_bytes
+    points = [(point.start, persistent + point.live_bytes) for point in found.timeline]
     step = -(-len(points) // MOST_POINTS)
     # Of every stretch the highest point: a peak is never left out.
     kept = [max(points[i : i + step], key=lambda p: p[1]) for i in range(0, len(points), step)]
@@ -183,7 +184,7 @@ def _timeline(cell: Cell, graphs: Path) -> Figures:
         | problem.ratios(found.peak_bytes, found.seconds)
         | {
             "met": outcome.met,
-            "persistent_bytes": found.persistent_bytes,
+            "persistent_bytes": persistent,
             "points": kept,
         }
     )

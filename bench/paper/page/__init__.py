@@ -156,9 +156,14 @@ def _table(table: Table) -> str:
     return f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
 
 
+SHOWN = 100  # letters of a reason; the rest is there to hover over
+
+
 def _entry(word: str) -> str:
-    kind = ' class="gap"' if word.startswith(GAP) else ""
-    return f"<td{kind}>{html.escape(word)}</td>"
+    if not word.startswith(GAP):
+        return f"<td>{html.escape(word)}</td>"
+    short = word if len(word) <= SHOWN else word[:SHOWN].rstrip() + " ...)"
+    return f'<td class="gap" title="{html.escape(word)}">{html.escape(short)}</td>'
 
 
 def _planners() -> str:

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -160,6 +161,46 @@ def test_what_failed_is_a_gap_with_its_reason(figure: str, quick: bool) -> None:
         assert any("it was too hot" in word for row in panel.table.rows for word in row)
         solid = [t for t in (panel.chart or {"data": []})["data"] if "paper" not in t["name"]]
         assert all(y is None for trace in solid for y in trace["y"])
+
+
+def test_a_timeline_reaches_its_plans_peak(graphs: Path) -> None:
+    cell = Cell("timeline", "unet", "paper", "rtx3090", "magis", "memory 0.6", seconds=0.3)
+    figures = cells.compute(cell, graphs)
+    peak = figures["memory"] * figures["baseline_peak_bytes"]
+    assert max(live for _, live in figures["points"]) == pytest.approx(peak)
+    assert figures["met"] == (figures["memory"] <= 0.6)
+
+
+def test_a_frontier_is_one(graphs: Path) -> None:
+    points = cells.compute(Cell("frontier", "unet", "paper", "rtx3090", seconds=0.5), graphs)[
+        "points"
+    ]
+    assert len(points) > 1
+    for larger, smaller in pairwise(points):
+        assert larger["memory"] > smaller["memory"]
+        assert larger["time"] <= smaller["time"]
+
+
+@pytest.mark.parametrize("way", ["random fission", "L = 2", "magis-paper", "magis"])
+def test_an_ablation_says_when_the_limit_was_met(graphs: Path, way: str) -> None:
+    cell = Cell("ablation", "bert", "paper", "rtx3090", way, "memory 0.8", seconds=0.3)
+    figures = cells.compute(cell, graphs)
+    last = figures["trace"][-1]
+    assert last[1:3] == (figures["memory"], figures["time"])
+    assert (figures["met_after"] is None) == (not figures["met"])
+    if figures["met"]:
+        assert figures["met_after"] <= last[0] + 1e-9
+        assert figures["memory"] <= 0.8
+
+
+def test_the_phases_of_the_published_search_are_its_time(graphs: Path) -> None:
+    cell = Cell("phases", "bert", "paper", "rtx3090", "magis-paper", "latency 1.05", seconds=0.5)
+    figures = cells.compute(cell, graphs)
+    timed = {name: value for name, value in figures["seconds"].items() if name != "other"}
+    assert all(value > 0 for value in timed.values())
+    assert sum(timed.values()) <= figures["wall_seconds"]
+    assert figures["repeated"] > 0
+    assert figures["evaluated"] + figures["repeated"] <= figures["generated"]
 
 
 # ---- what goes wrong
