@@ -25,7 +25,7 @@ from profiles import PROFILES
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-QUICK = Settings(seconds=4.0, peer_seconds=1.5, quick=True)
+QUICK = Settings(seconds=3.0, peer_seconds=1.0, quick=True)
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
