@@ -35,8 +35,31 @@ from magis.cli.options import (
     one_of,
 )
 from magis.cli.outcome import Outcome
-from magis.cli.rules import KINDS, SWAP, choose_rules, kinds_of
+from magis.cli.rules import ALL_KINDS, SWAP, choose_rules, kinds_of
 from magis.cli.search import Budget, Method, Target, resolve, search
+from magis.cli.search_options import (
+    BatchParts,
+    CodeOutput,
+    FindFrontier,
+    Fission,
+    HostMemory,
+    LatencyLimit,
+    LeftOutRules,
+    MaxLevel,
+    MemoryLimit,
+    ModelForValidation,
+    NaiveScheduleRules,
+    PlanOutput,
+    RandomFission,
+    RuleKinds,
+    SearchMemory,
+    StateBudget,
+    StrategyName,
+    Swap,
+    Threads,
+    TimeBudget,
+    Validate,
+)
 from magis.cli.status import UsageError
 from magis.cli.subject import read_graph
 from magis.cli.validating import best_of
@@ -46,7 +69,6 @@ from magis.report import Explanation, Report
 from magis.runtime.offload import choose_offload
 from magis.runtime.parts import what_stays_whole
 from magis.runtime.plan_file import captured_fingerprint, envelope
-from magis.runtime.threads import MOST as MOST_THREADS
 from magis.runtime.threads import choose_threads
 
 if TYPE_CHECKING:
@@ -56,173 +78,32 @@ if TYPE_CHECKING:
 def optimize(
     context: typer.Context,
     file: GraphOrFrontier,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIMIT",
-            help="The most memory that the step may take: 8GiB, 512MB, bytes, or a share of what "
-            "it takes now (40% or 0.4), or auto: what the device has free, or a device that is not "
-            "here has in all, less a margin. The plan is as fast as that allows.",
-        ),
-    ] = None,
-    latency_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIMIT",
-            help="How slow the step may get: 1.1 or 10%. The plan takes as little memory as that "
-            "allows.",
-        ),
-    ] = None,
+    memory_limit: MemoryLimit = None,
+    latency_limit: LatencyLimit = None,
     device: Profile = None,
-    frontier: Annotated[
-        bool,
-        typer.Option(
-            "--frontier",
-            help="Find the plans for all limits at once; -o saves them as a folder, which is then "
-            "given in place of the graph.",
-        ),
-    ] = False,
-    time_budget: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="How long to search. Default: 10, with --frontier 30.",
-            show_default=False,
-        ),
-    ] = None,
-    state_budget: Annotated[
-        int, typer.Option(metavar="STATES", help="How many states to evaluate; 0 is no bound.")
-    ] = 0,
+    frontier: FindFrontier = False,
+    time_budget: TimeBudget = None,
+    state_budget: StateBudget = 0,
     seed: Annotated[int, typer.Option(help="Same seed and state budget, same plan.")] = 0,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=MOST_THREADS,
-            help="Threads to search on; they change how long it takes, and nothing else. Default: "
-            "as many as there are processors, at most 4.",
-            show_default=False,
-        ),
-    ] = None,
-    search_memory: Annotated[
-        str,
-        typer.Option(
-            metavar="BYTES",
-            help="About the most that the search's waiting states may take: 1GiB, 512MB or bytes.",
-        ),
-    ] = "1GiB",
-    fission: Annotated[
-        bool,
-        typer.Option(
-            "--fission/--no-fission",
-            help="Whether regions of the graph may run part by part: sums over parts round "
-            "differently in the last bits.",
-        ),
-    ] = True,
-    batch_parts: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Run what can be split along the axis of the batch in N parts; 0: as the search "
-            "decides.",
-        ),
-    ] = 0,
-    swap: Annotated[
-        bool | None,
-        typer.Option(
-            "--swap/--no-swap",
-            help="Whether tensors may leave the device for a while. Default: as far as the device "
-            "profile has memory on the host.",
-        ),
-    ] = None,
-    host_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BYTES",
-            help="The most that may be kept on the host at a time: 8GiB, 512MB or bytes. Default: "
-            "what the device profile says; on a CPU half of what is free, on a disk of its room.",
-        ),
-    ] = None,
+    threads: Threads = None,
+    search_memory: SearchMemory = "1GiB",
+    fission: Fission = True,
+    batch_parts: BatchParts = 0,
+    swap: Swap = None,
+    host_memory: HostMemory = None,
     offload_to: OffloadTo = "host",
     offload_directory: OffloadDirectory = None,
-    kinds: Annotated[
-        str,
-        typer.Option(
-            "--rules",
-            metavar="LIST",
-            help="Kinds of change that the search may make: rewriting operators (taso), "
-            "recomputing (remat), keeping tensors on the host (swap), running regions in parts "
-            "(fission).",
-        ),
-    ] = ",".join(KINDS),
-    no_rule: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A rewrite rule that is left out; may be given several times. `magis inspect "
-            "--rules` lists them.",
-            show_default=False,
-        ),
-    ] = None,
+    kinds: RuleKinds = ALL_KINDS,
+    no_rule: LeftOutRules = None,
     measure: Measure = None,
-    validate: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Search N times, from seeds that follow each other, run the plans found on this "
-            "machine, and take the one that is best as measured.",
-        ),
-    ] = 0,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE:FUNCTION",
-            help="With --validate, for graphs of your own models: the function that returns "
-            "(model, loss_fn, batch).",
-        ),
-    ] = None,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            metavar="default|paper",
-            help="How to search: by magis's own search, or as the MAGIS paper describes it.",
-        ),
-    ] = "default",
-    random_fission: Annotated[
-        bool,
-        typer.Option(
-            "--random-fission",
-            help="With --strategy paper: regions at random instead of the fission tree's.",
-        ),
-    ] = False,
-    naive_schedule_rules: Annotated[
-        bool,
-        typer.Option(
-            "--naive-schedule-rules",
-            help="With --strategy paper: match scheduling rules on the whole graph, not only at "
-            "the peak.",
-        ),
-    ] = False,
-    max_level: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="With --strategy paper: levels of the fission tree."),
-    ] = 4,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="PLAN",
-            help="Where to save the plan (JSON); with --frontier a folder of plans.",
-        ),
-    ] = None,
-    emit: Annotated[
-        Path | None,
-        typer.Option(metavar="CODE", help="Where to write the step as plain PyTorch code."),
-    ] = None,
+    validate: Validate = 0,
+    model: ModelForValidation = None,
+    strategy: StrategyName = "default",
+    random_fission: RandomFission = False,
+    naive_schedule_rules: NaiveScheduleRules = False,
+    max_level: MaxLevel = 4,
+    output: PlanOutput = None,
+    emit: CodeOutput = None,
     explain: Explain = False,
     json: Json = False,
 ) -> Outcome:

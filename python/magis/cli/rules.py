@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from magis import _core
 
 REWRITE, RECOMPUTE, SWAP, FISSION = KINDS = ("taso", "remat", "swap", "fission")
+ALL_KINDS = ",".join(KINDS)
 
 
 def kinds_of(text: str) -> set[str]:
