@@ -14,6 +14,8 @@ from magis.report import Report, explain
 from magis.report.page import html as page_html
 from magis.report.page import page_text, report_data
 from magis.report.page.html import read_data
+from magis.report.sentences import sentences
+from magis.report.text import bytes_text
 
 SIX_MB = 6_000_000
 
@@ -138,7 +140,7 @@ def test_a_loop_has_a_gain_and_a_price() -> None:
     for item, edit in zip(items, splits, strict=True):
         assert item["whole_bytes"] == edit["whole_bytes"]
         assert item["axis_text"]
-        # Launching twice takes longer than launching once.
+        # Launching twice takes longer than launching once; whole, its time is that of these names.
         assert item["price"]["part_seconds"] > item["price"]["whole_seconds"] > 0
 
 
@@ -189,3 +191,24 @@ def test_a_report_writes_its_page(tmp_path: Path, unet: tuple[_core.Plan, Report
         report.html(page)
     with pytest.raises(PlanError, match="no plan to show"):
         Report.from_json(report.to_json()).html(tmp_path / "other.html")
+
+
+def test_sentences_say_the_figures() -> None:
+    split, report = planned(zoo_graph("mlp", "tiny"), 0.01, batch_parts=2)
+    items = explain(split, DEVICE, report)
+    said: dict[str, list[str]] = {}
+    for kind, text in sentences(items):
+        said.setdefault(kind, []).append(text)
+    for item in items:
+        if item["kind"] == "split":
+            assert any(f"in {item['parts']} parts along the batch axis" in t for t in said["split"])
+        if item["kind"] == "rewrite":
+            assert any(
+                f"{item['rule']} was applied {item['times']} time" in t for t in said["rewrite"]
+            )
+        if item["kind"] == "step" and item["saved_bytes"]:
+            assert any(bytes_text(abs(item["saved_bytes"])) in text for text in said["step"])
+    assert not report.met
+    assert said["limit"] == [f"The limit is not met ({report.limit}); this is the best plan found."]
+    assert bytes_text(report.lower_bound_bytes) in said["bound"][0]
+    assert said["split"]

@@ -21,18 +21,17 @@ def loops_told(
     items: list[Item], plan: _core.Plan, before: _core.Plan | None, device: _core.Device
 ) -> list[Item]:
     """The items of an explanation, those on loops with their axis in words (`axis_text`) and their
-    `price`: `whole_seconds` that the captured graph's operators of the same names take, and
-    `part_seconds` that everything in the loop takes. No price where operators were rewritten, whose
-    names mean something else then, or where the captured graph is not known.
+    `price`: `part_seconds` that everything in the loop takes, and `whole_seconds` that the captured
+    graph's operators of the same names take; None where operators were rewritten, whose names mean
+    something else then, or where the captured graph is not known.
     """
-    prices: dict[str, Item] = {}
-    if before is not None and not plan.graph.rewrites and plan.graph.loop_count:
-        prices = _prices(plan, before, device)
+    whole = None if before is None or plan.graph.rewrites else before
+    prices = _prices(plan, whole, device) if plan.graph.loop_count else {}
     return [
         {
             **item,
             "axis_text": axis_text(item["axis"], item["length"]),
-            "price": prices.get(item["loop"]),
+            "price": prices[item["loop"]],
         }
         if item["kind"] == "split"
         else item
@@ -40,16 +39,19 @@ def loops_told(
     ]
 
 
-def _prices(plan: _core.Plan, before: _core.Plan, device: _core.Device) -> dict[str, Item]:
+def _prices(plan: _core.Plan, before: _core.Plan | None, device: _core.Device) -> dict[str, Item]:
     loops = read_loops(plan.graph.text())
-    whole = _seconds_by_operator(before, device)
+    known = before is not None
+    whole = {} if before is None else _seconds_by_operator(before, device)
     prices: dict[str, Item] = {
-        name: {"whole_seconds": 0.0, "part_seconds": 0.0} for name in loops.loops
+        name: {"whole_seconds": 0.0 if known else None, "part_seconds": 0.0} for name in loops.loops
     }
     for name, seconds in _seconds_by_operator(plan, device).items():
         for loop in loops.around.get(name, []):
-            prices[loop.name]["part_seconds"] += seconds
-            prices[loop.name]["whole_seconds"] += whole.get(name, 0.0)
+            price = prices[loop.name]
+            price["part_seconds"] += seconds
+            if known:
+                price["whole_seconds"] += whole.get(name, 0.0)
     return prices
 
 

@@ -20,7 +20,7 @@ function splitTree() {
       const rows = loop.held.map((group) => [`${number(group.tensors)} x ${group.operator}, ${group.module || NOWHERE}`, bytesText(group.whole_bytes), bytesText(group.part_bytes)]);
       box.append(tableOf(["made in it, and live at the old peak", "whole", "a part"], rows));
     }
-    if (loop.price) box.append(element("div", priceText(loop.price)));
+    box.append(element("div", priceText(loop.price)));
     const whole = [[loop.concatenated_bytes, "put side by side"], [loop.combined_bytes, "added up over the parts"]].filter(([bytes]) => bytes);
     if (whole.length) box.append(element("div", `Whole from its begin on: ${whole.map(([bytes, words]) => `${bytesText(bytes)} ${words}`).join(", ")}.`));
     (places.get(loop.inside) || parent).append(box);
@@ -38,6 +38,9 @@ function placeText(place) {
 }
 
 function priceText(price) {
+  if (price.whole_seconds === null) {
+    return `Price: its operators take ${secondsText(price.part_seconds)} in parts. As operators were rewritten too, what they would take whole is told below for all regions together.`;
+  }
   const more = price.part_seconds - price.whole_seconds;
   return `Price: its operators take ${secondsText(price.part_seconds)} in parts and ${secondsText(price.whole_seconds)} whole, ${secondsText(Math.abs(more))} ${more < 0 ? "less" : "more"}.`;
 }
