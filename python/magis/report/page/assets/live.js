@@ -1,8 +1,10 @@
 "use strict";
 // What is live at one moment of one run, by module tree and by source line.
 
-// Of more leaves than this the smallest of each parent are one.
+// Of more leaves than this the smallest of each parent are one for each kind.
 const MOST_LEAVES = 250;
+// Of small leaves with what was searched for so many are told apart.
+const MOST_HITS = 40;
 // Smaller parts of the whole have no room for their names.
 const LEAST_NAMED = 1 / 150;
 const NOWHERE = "(outside any module)";
@@ -124,15 +126,25 @@ function sourceTree(run, rows) {
   return tree;
 }
 
-// Leaves that are drawn for a node: all, or the largest and the sum of the others.
+// Leaves that are drawn for a node: all, or the largest and, by kind, the sums of the others.
 function drawnLeaves(tree, node, total) {
   const leaves = [...node.leaves].sort((a, b) => b.bytes - a.bytes);
   if (tree.leaves <= MOST_LEAVES) return leaves;
-  const kept = leaves.filter((leaf) => leaf.bytes > total / 500 || isHit(leaf.row));
-  const rest = leaves.filter((leaf) => !kept.includes(leaf));
-  if (rest.length < 2) return leaves;
-  const bytes = rest.reduce((sum, leaf) => sum + leaf.bytes, 0);
-  return [...kept, { bytes, kind: rest[0].kind, name: plural(rest.length, "smaller tensor"), lines: [`${plural(rest.length, "tensor")}`], row: -1 }];
+  let hits = 0;
+  const kept = new Set(leaves.filter((leaf) => leaf.bytes > total / 500 || (isHit(leaf.row) && hits++ < MOST_HITS)));
+  const rest = new Map();
+  for (const leaf of leaves) {
+    if (kept.has(leaf)) continue;
+    const sum = rest.get(leaf.kind) || { bytes: 0, kind: leaf.kind, tensors: 0, row: -1 };
+    sum.bytes += leaf.bytes;
+    sum.tensors++;
+    rest.set(leaf.kind, sum);
+  }
+  for (const sum of rest.values()) {
+    sum.name = `${plural(sum.tensors, "smaller tensor")}: ${data.kinds[sum.kind]}`;
+    sum.lines = [escaped(sum.name)];
+  }
+  return [...kept, ...rest.values()];
 }
 
 function icicle(id, tree) {

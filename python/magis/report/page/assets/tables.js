@@ -153,7 +153,7 @@ function progressFigure() {
   draw("progress-figure", traces, layout(300, {
     showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 76, r: 76, t: 34, b: 40 },
     hovermode: "x",
-    xaxis: axis({ title: { text: "search, elapsed" }, type: "log", ticksuffix: " s", exponentformat: "none", dtick: 1 }),
+    xaxis: axis({ title: { text: "search, elapsed" }, type: "log", ticksuffix: " s", exponentformat: "none" }),
     yaxis: axis({ range: [0, highest], ...byteTicks(highest) }),
     yaxis2: axis({ overlaying: "y", side: "right", ticksuffix: " s", rangemode: "tozero", showgrid: false, title: { text: "time of a step" } }),
   }));
