@@ -118,15 +118,13 @@ def check_zoom_and_click(browser: Browser) -> None:
 @pytest.mark.parametrize("name", sorted(SHARES))
 def test_a_page_is_drawn_and_answers(name: str, browser: Browser, tmp_path: Path) -> None:
     plan, report = planned(zoo_graph(name, "tiny"), SHARES[name], states=5_000)
-    page = drawn(browser, name, plan, report, tmp_path)
+    drawn(browser, name, plan, report, tmp_path)
     check_figures(browser, report)
     browser.screenshot(SHOTS / f"{name}-light.png")
     check_hover(browser, report)
     check_search(browser)
     check_zoom_and_click(browser)
     browser.evaluate("document.getElementById('theme').click()")
-    assert browser.evaluate("document.documentElement.dataset.theme") == "dark"
-    opened(browser, page, dark=True)
     assert browser.evaluate("document.documentElement.dataset.theme") == "dark"
     browser.screenshot(SHOTS / f"{name}-dark.png")
     assert browser.errors == []
@@ -187,9 +185,11 @@ def test_names_are_shown_not_obeyed(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_printing_is_light_and_leaves_no_trace(browser: Browser, tmp_path: Path) -> None:
-    plan, report = planned(zoo_graph("unet", "tiny"), 0.6, states=2_000)
-    page = drawn(browser, "unet", plan, report, tmp_path)
+    _, report = planned(zoo_graph("unet", "tiny"), 0.6, states=2_000)
+    page = tmp_path / "unet.html"
+    report.html(page)
     opened(browser, page, dark=True)
+    assert browser.evaluate("document.documentElement.dataset.theme") == "dark"
     browser.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert browser.evaluate("document.documentElement.dataset.theme") == "light"
     assert browser.evaluate("byId('memory-1')._fullLayout.width") < 700
