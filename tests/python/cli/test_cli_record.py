@@ -69,8 +69,9 @@ def assert_promise_and_truth_agree(events: list[Event], *, within: int = 0) -> N
             assert level == pytest.approx(most_during(samples, other), abs=within), one
     happened = Counters(events, 2)
     assert counters.peak(DEVICE) == happened.peak(DEVICE)
-    for name in counters.names() - {WORKSPACE}:  # what nobody reads is gone with its operator
-        assert counters.peak(name) == happened.peak(name), name
+    # What a plan computes and nobody reads is gone with its operator: workspace, as measured.
+    for name in counters.names() - {WORKSPACE}:
+        assert happened.peak(name) <= counters.peak(name) <= happened.peak(name) + within, name
     arrows = [[e["name"] for e in events if e["ph"] == "f" and e["pid"] == p] for p in (1, 2)]
     assert arrows[0] == arrows[1]
 
@@ -126,7 +127,7 @@ def test_a_model_of_ones_own_that_runs_in_parts(
     assert_promise_and_truth_agree(events, within=32 * 8)
     assert_snapshot(Path("out/snapshot.pickle"), done.json)
     content = pickle.loads(Path("out/snapshot.pickle").read_bytes())
-    frames = [e["frames"][0]["filename"] for e in content["device_traces"][1] if e["frames"]]
+    frames = [e["frames"][1]["filename"] for e in content["device_traces"][1] if e["frames"]]
     assert any(name.endswith("train.py") for name in frames)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import pickletools
 import random
 import time
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -121,9 +122,9 @@ def test_inputs_are_there_from_the_start_and_outputs_to_the_end() -> None:
     segment, *first = content["device_traces"][0][: len(inputs) + 1]
     assert segment["action"] == "segment_alloc"
     assert [entry["size"] for entry in first] == [entry.bytes for entry in inputs]
-    word = next(e for e in first if "word_embeddings.weight" in e["user_metadata"])
+    word = next(e for e in first if "word_embeddings.weight" in e["frames"][0]["name"])
     assert word["category"] == "parameters"
-    assert word["frames"][1]["name"] == "bert.embeddings.word_embeddings"
+    assert word["frames"][2]["name"] == "bert.embeddings.word_embeddings"
     held = [b for b in content["segments"][0]["blocks"] if b["state"] == "active_allocated"]
     outputs = sum(t.bytes for t in plan.graph.tensors if t.is_output and not t.is_input)
     assert sum(b["requested_size"] for b in held) == plan.graph.persistent_bytes + outputs
@@ -145,17 +146,42 @@ def test_pytorchs_own_tools_read_it(planned: tuple[_core.Plan, str]) -> None:
     assert sum(sizes) == content["segments"][0]["total_size"]
 
 
+# What the script of PyTorch's viewer reads of the pickle format.
+READABLE = {
+    *("PROTO", "FRAME", "STOP", "MARK", "MEMOIZE", "BINGET", "LONG_BINGET", "NONE"),
+    *("NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
+    *("SHORT_BINUNICODE", "BINUNICODE", "EMPTY_DICT", "SETITEM", "SETITEMS"),
+    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "TUPLE"),
+}
+
+
+def test_the_viewers_script_can_read_it(planned: tuple[_core.Plan, str]) -> None:
+    plan, device = planned
+    content = snapshot([predicted(plan, device), predicted(plan, device)])
+    used = {opcode.name for opcode, _, _ in pickletools.genops(pickled(content))}
+    assert used <= READABLE
+    for trace in content["device_traces"]:
+        # It fails where there are categories and none is "unknown".
+        assert "unknown" in {entry["category"] for entry in trace if "category" in entry}
+        # It takes a free that is requested and completed at once for one event.
+        for requested, completed in pairwise(trace):
+            if requested["action"] == "free_requested":
+                assert completed["action"] == "free_completed"
+                assert completed["addr"] == requested["addr"]
+
+
 def test_frames_are_the_models_lines_inside_its_modules() -> None:
     plan = viewer_plans.split_bert()
     content = snapshot([predicted(plan, "cpu")])
     allocated = [e for e in content["device_traces"][0] if e["action"] == "alloc"]
-    gelu = next(e for e in allocated if e["frames"][0]["name"] == "aten.gelu")
-    line, *modules = gelu["frames"]
+    gelu = next(e for e in allocated if e["frames"][1]["name"] == "aten.gelu")
+    tensor, line, *modules = gelu["frames"]
     assert line["filename"].endswith(".py")
     assert line["line"] > 0
     assert modules[0]["name"] == "cls.predictions.transform.transform_act_fn"
     assert modules[-1]["name"] == "cls"
-    assert gelu["user_metadata"].startswith("%gelu")
+    assert tensor["name"].startswith("%gelu")
+    assert tensor["filename"] == gelu["category"]
 
 
 def test_loops_enclose_their_parts_and_these_their_operators() -> None:
@@ -268,9 +294,11 @@ def test_a_plan_without_source_lines() -> None:
     assert_counters_equal(plan, "cpu", trace_text([record], {}))
     content = snapshot([record])
     allocated = next(
-        e for e in content["device_traces"][0] if e.get("user_metadata", "").startswith("%a ")
+        e for e in content["device_traces"][0][1:] if e["frames"][0]["name"].startswith("%a ")
     )
-    assert allocated["frames"] == [{"name": "aten.mm", "filename": "(no source line)", "line": 0}]
+    assert allocated["frames"][1:] == [
+        {"name": "aten.mm", "filename": "(no source line)", "line": 0}
+    ]
     _memory_viz.memory(content, format_flamegraph=str)
 
 

@@ -1,8 +1,9 @@
 """Memory snapshots as `torch.cuda.memory._snapshot()` gives them, for PyTorch's memory viewer.
 
 Each record is a device of its own. What is there before the step comes first, allocated at its
-start; what is left at its end is what the segment holds. Frames are the line of the model and, from
-the inside out, the modules around it, so that what is grouped by frames is grouped by modules.
+start; what is left at its end is what the segment holds. Frames are the tensor, the line of the
+model and, from the inside out, the modules around it, so that what is grouped by frames is grouped
+by modules.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ def pickled(content: Snapshot) -> bytes:
 
 def _of_device(record: Record, device: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     addresses, size = place(record)
-    frames = _FrameCache()
+    frames = _frames_of_blocks(record)
     total = max(size, ALIGNMENT)
-    trace = [_entry("segment_alloc", _BASE, total, [], 0)]
+    # The viewer fails where there are categories and "unknown" is none of them.
+    trace = [{**_entry("segment_alloc", _BASE, total, [], 0), "category": "unknown"}]
     live: dict[int, None] = {}
     for change in record.changes:
         block = record.blocks[change.block]
@@ -87,11 +89,10 @@ def _of_device(record: Record, device: int) -> tuple[dict[str, Any], list[dict[s
             "alloc" if change.allocated else "free_requested",
             _BASE + addresses[change.block],
             block.bytes,
-            frames.of(block.place),
+            frames[change.block],
             change.time // 1000,
         )
         entry["category"] = block.kind
-        entry["user_metadata"] = escaped(f"{block.label}, {block.kind}")
         trace.append(entry)
         if change.allocated:
             live[change.block] = None
@@ -104,7 +105,7 @@ def _of_device(record: Record, device: int) -> tuple[dict[str, Any], list[dict[s
 
 
 def _segment(
-    record: Record, addresses: list[int], held: list[int], total: int, frames: _FrameCache
+    record: Record, addresses: list[int], held: list[int], total: int, frames: list[list[Frame]]
 ) -> dict[str, Any]:
     blocks = []
     end = 0
@@ -119,8 +120,7 @@ def _segment(
                 "size": block.bytes,
                 "requested_size": block.asked_bytes,
                 "state": "active_allocated",
-                "frames": frames.of(block.place),
-                "user_metadata": escaped(f"{block.label}, {block.kind}"),
+                "frames": frames[number],
             }
         )
     if end < total:
@@ -165,17 +165,16 @@ def _entry(
     }
 
 
-class _FrameCache:
-    """One list for each place: a step allocates at a few hundred places many times."""
-
-    def __init__(self) -> None:
-        self._known: dict[Place, list[Frame]] = {}
-
-    def of(self, place: Place) -> list[Frame]:
-        frames = self._known.get(place)
-        if frames is None:
-            frames = self._known[place] = frames_of(place)
-        return frames
+def _frames_of_blocks(record: Record) -> list[list[Frame]]:
+    """By the blocks' numbers. Those of a place are made once: a step allocates at a few hundred."""
+    known: dict[Place, list[Frame]] = {}
+    frames = []
+    for block in record.blocks:
+        place = known.get(block.place)
+        if place is None:
+            place = known[block.place] = frames_of(block.place)
+        frames.append([_frame(block.label, block.kind, 0), *place])
+    return frames
 
 
 def frames_of(place: Place) -> list[Frame]:
