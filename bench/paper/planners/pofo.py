@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from planners.swaps import Gap, place, squeezed, with_swaps
 STAGES = 26
 UNITS = 200  # of memory, in rotor's table
 BEAM = 100  # states of each stage
+SHARES = (1.0, 0.85, 0.7)  # of the room that there is
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,36 @@ class OffloadingOfChain:
         self.rate = size / seconds if seconds and self.problem.copies_overlap else 0.0
 
     def program(self, budget: int) -> tuple[Sequence[Step], str] | None:
+        """What leaves does so as a whole, not byte by byte as the dynamic programme takes it: where
+        that makes the step wait, it is asked again for less room."""
         room = budget - self.problem.persistent_bytes
-        blocks = self.best(room)
-        if blocks is None:
-            return None
+        found: list[tuple[bool, float, int, tuple[Sequence[Step], str]]] = []
+        for share in SHARES:
+            blocks = self.best(int(room * share))
+            if blocks is None:
+                break
+            for waits in (False, True):
+                made = self._placed(blocks, room, waits)
+                footprint = self.problem.footprint(made[0])
+                over = footprint.peak_bytes > budget
+                found.append((over, footprint.seconds, len(found), made))
+                if not over and footprint.exposed_seconds == 0:
+                    return min(found)[3]
+        return min(found)[3] if found else None
+
+    def _placed(
+        self, blocks: Sequence[Block], room: int, waits: bool
+    ) -> tuple[Sequence[Step], str]:
+        """What cannot leave in time stays; or, with `waits`, it is away for a moment, which is made
+        as long as it has to be."""
         steps = self.chain.program(self._chain_steps(blocks))
-        gaps = list(self._gaps(blocks, steps))
-        placed = [p for p in place(self.problem, steps, gaps) if p.release < p.load]
+        turn = self._turn(steps)
+        placed = []
+        for p in place(self.problem, steps, list(self._gaps(blocks, steps))):
+            if p.release < p.load:
+                placed.append(p)
+            elif waits and p.gap.after < turn and turn + 1 <= p.gap.before:
+                placed.append(replace(p, release=turn, load=turn + 1, hidden=False))
         placed = squeezed(self.problem, steps, placed, room)
         again = sum(block.last - block.first + 1 for block in blocks if not block.saves_all)
         note = f"{len(placed)} tensors offloaded, {again} of {len(self.figures)} stages recomputed"
@@ -224,10 +248,14 @@ class OffloadingOfChain:
                 leaves[stage].append(tensor)
         return leaves
 
+    def _turn(self, steps: Sequence[Step]) -> int:
+        """The last step going forward."""
+        last_stage = set(self.chain.stages[-1].forward)
+        return max(i for i, step in enumerate(steps) if step.subject in last_stage)
+
     def _gaps(self, blocks: Sequence[Block], steps: Sequence[Step]) -> Iterator[Gap]:
         """Around the end of the forward pass."""
-        last_stage = set(self.chain.stages[-1].forward)
-        turn = max(i for i, step in enumerate(steps) if step.subject in last_stage)
+        turn = self._turn(steps)
         leaving: set[int] = set()
         for block in blocks:
             if block.offloads and block.saves_all:
