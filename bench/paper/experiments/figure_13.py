@@ -78,7 +78,39 @@ def _panel(settings: Settings, results: Results, variant: str, limit: str) -> Pa
     )
     head = ["search", "found", "within the limit after", "best after", "paper"]
     choices = {"variant": variant, "limit": limit_words(limit)}
-    return Panel(choices, chart, Table(head, rows))
+    return Panel(choices, chart, Table(head, rows), _unlike(settings, results, variant, limit))
+
+
+def _unlike(settings: Settings, results: Results, variant: str, limit: str) -> str:
+    """Which ablations come out ahead of the search as published, as none should."""
+
+    def figure(way: str) -> float | None:
+        found = results.figures(cell_of(settings, variant, way, limit))
+        if found is None:
+            return None
+        return figure_of(found, limit) if found["met"] else float("inf")
+
+    whole = figure("magis-paper")
+    ahead = []
+    for way in WAYS[:5]:
+        value = figure(way)
+        if whole is not None and value is not None and value < whole and not _also(way, limit):
+            ahead.append(way)
+    if not ahead:
+        return ""
+    seconds = cell_of(settings, variant, "magis-paper", limit).seconds
+    return (
+        f"Ahead of the search as published, unlike in the paper: {', '.join(ahead)}. The paper"
+        f" searches for 180 s, this took {seconds:g} s, in which a search among fewer candidates"
+        " may be further; --seconds gives all of them more."
+    )
+
+
+def _also(way: str, limit: str) -> bool:
+    """Whether the paper has that ablation ahead, too."""
+    theirs = published.ABLATION.get(way, {}).get(limit)
+    whole = published.ABLATION["magis-paper"][limit]
+    return theirs is not None and whole is not None and theirs < whole
 
 
 def _marks(

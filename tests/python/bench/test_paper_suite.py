@@ -27,7 +27,7 @@ import published  # noqa: E402
 import suite  # noqa: E402
 import workloads  # noqa: E402
 from cells import Cell, Record, Store  # noqa: E402
-from experiments import EXPERIMENTS, PLANNER_NAMES, Results, Settings, figure_12  # noqa: E402
+from experiments import EXPERIMENTS, PLANNER_NAMES, Results, Settings, figure_12, figure_13  # noqa: E402
 from verdicts import verdicts  # noqa: E402
 
 from magis.errors import MagisError  # noqa: E402
@@ -350,6 +350,29 @@ def test_four_cells_of_28_may_lie_above_the_papers() -> None:
     above = [f"{name} latency 1.1" for name in published.ORDER]
     assert judged(dict.fromkeys(above[:4], 0.01))[bar] is True
     assert judged(dict.fromkeys(above[:5], 0.01))[bar] is False
+
+
+def test_ablations_that_come_out_ahead_are_named() -> None:
+    settings = Settings(variants=("paper",), quick=True)
+    memories = {"magis-paper": 0.5, "L = 2": 0.4, "L = 8": 0.6, "random fission": 0.5}
+    records = [
+        Record(
+            figure_13.cell_of(settings, "paper", way, "latency 1.1"),
+            "",
+            {
+                "memory": m,
+                "time": 1.1,
+                "met": True,
+                "met_after": 0.1,
+                "best_after": 1.0,
+                "trace": [[1.0, m, 1.1, True]],
+            },
+        )
+        for way, m in memories.items()
+    ]
+    notes = [p.note for p in figure_13.panels(settings, Results(records)) if p.note]
+    assert len(notes) == 1
+    assert "unlike in the paper: L = 2. The paper searches for 180 s" in notes[0]
 
 
 def test_nothing_is_held_without_figures() -> None:
