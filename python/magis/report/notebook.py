@@ -5,19 +5,14 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from magis.report.drawing import Curve, drawing
 from magis.report.report_words import done, figures, headline
-from magis.report.text import bytes_text, printable, seconds_text
+from magis.report.text import printable
 from magis.report.timeline import Timeline
 
 if TYPE_CHECKING:
     from magis import _core
     from magis.report.report import Report
-
-_WIDTH, _HEIGHT = 720, 200
-_LEFT, _BOTTOM = 8, 20
-# Moments of a curve; of more, each stretch's highest.
-_MOST_POINTS = 400
-_BEFORE, _AFTER, _LIMIT = "#8a93a3", "#2f9e77", "#d0402f"
 
 
 def report_html(
@@ -56,56 +51,21 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 def _curves(
     report: Report, plan: _core.Plan, device: _core.Device, captured: _core.Graph | None
 ) -> str:
-    """Memory over time, before and after, to one scale."""
+    """Memory over time, before and after."""
     from magis import _core
 
     graph = plan.graph if captured is None and not plan.graph.altered else captured
-    shown = [] if graph is None else [("before", _BEFORE, _core.Plan.program_order(graph))]
-    shown.append(("after", _AFTER, plan))
-    simulations = [each.simulate(device) for _, _, each in shown]
-    most_bytes = 1.05 * max(simulation.peak_bytes for simulation in simulations) or 1
-    most_seconds = max(simulation.seconds for simulation in simulations) or 1
+    shown = [] if graph is None else [("before", _core.Plan.program_order(graph))]
+    curves = [_curve(label, each, device) for label, each in [*shown, ("after", plan)]]
+    return drawing(curves, report.limit_bytes)
 
-    def x(seconds: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT) * seconds / most_seconds
 
-    def y(size: float) -> float:
-        return (_HEIGHT - _BOTTOM) * (1 - size / most_bytes)
-
-    parts = []
-    legend = []
-    for (label, colour, each), simulation in zip(shown, simulations, strict=True):
-        timeline = Timeline.of(each, simulation, device)
-        path = " ".join(
-            f"H{x(start):.1f}V{y(simulation.persistent_bytes + live):.1f}"
-            for start, live in _thinned(timeline)
-        )
-        path = f"M{x(0):.1f} {y(0):.1f}{path}H{x(simulation.seconds):.1f}V{y(0):.1f}"
-        parts.append(f'<path d="{path}" fill="{colour}" fill-opacity="0.35" stroke="{colour}"/>')
-        legend.append(
-            f'<span style="color:{colour}">&#9632;</span> {label} '
-            f"{bytes_text(simulation.peak_bytes)}, {seconds_text(simulation.seconds)}"
-        )
-    if 0 < report.limit_bytes <= most_bytes:
-        at = f"{y(report.limit_bytes):.1f}"
-        parts.append(
-            f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{at}" y2="{at}" stroke="{_LIMIT}" '
-            'stroke-dasharray="6 4"/>'
-        )
-        legend.append(
-            f'<span style="color:{_LIMIT}">- -</span> limit {bytes_text(report.limit_bytes)}'
-        )
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" role="img" '
-        f'aria-label="memory over time">{"".join(parts)}</svg><p>{" &nbsp; ".join(legend)}</p>'
+def _curve(label: str, plan: _core.Plan, device: _core.Device) -> Curve:
+    simulation = plan.simulate(device)
+    moments = Timeline.of(plan, simulation, device).moments
+    return Curve(
+        label,
+        [moment.start for moment in moments],
+        [simulation.persistent_bytes + moment.live_bytes for moment in moments],
+        simulation.seconds,
     )
-
-
-def _thinned(timeline: Timeline) -> list[tuple[float, int]]:
-    """(start, live bytes) of all moments, or of each stretch its highest: the peak is one."""
-    points = [(moment.start, moment.live_bytes) for moment in timeline.moments]
-    count = -(-len(points) // _MOST_POINTS) or 1
-    return [
-        (points[begin][0], max(live for _, live in points[begin : begin + count]))
-        for begin in range(0, len(points), count)
-    ]

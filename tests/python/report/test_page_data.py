@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -72,6 +73,19 @@ def test_numbers_are_the_plans(unet: tuple[_core.Plan, Report]) -> None:
     assert lines == {"limit": report.limit_bytes, "lower bound": report.lower_bound_bytes}
     assert data["items"][-1]["kind"] == "bound"
     assert data["search"]["peak_bytes"][-1] == report.promised_peak_bytes
+
+
+def test_without_scripts_there_are_curves_facts_and_sentences(
+    unet: tuple[_core.Plan, Report],
+) -> None:
+    plan, report = unet
+    data = report_data(plan, DEVICE, report, report.captured)
+    page = re.sub("<script.*?</script>", "", page_text(data), flags=re.DOTALL)
+    assert page.count("<path d=") == 2
+    assert bytes_text(report.promised_peak_bytes) in page
+    assert report.limit in page
+    for decision in data["decisions"]:
+        assert html.escape(decision["text"]) in page
 
 
 def test_what_moves_is_what_the_report_says(unet: tuple[_core.Plan, Report]) -> None:

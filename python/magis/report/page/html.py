@@ -20,6 +20,7 @@ from typing import Any
 
 from magis.errors import MissingExtraError, PlanError
 from magis.files import write_text
+from magis.report.drawing import Curve, drawing
 from magis.report.text import printable
 
 Json = dict[str, Any]
@@ -39,6 +40,7 @@ def page_text(data: Json) -> str:
         "title": html.escape(f"{data['title']}: {_SUBJECTS[data['subject']]}"),
         "style": _asset("page.css"),
         "summary": _summary(data),
+        "drawing": _drawing(data),
         "decisions": _decisions(data),
         "footer": html.escape(f"magis {data['magis']}; times by the profile {data['device']}"),
         "data": _packed(json.dumps(data, separators=(",", ":"), allow_nan=False)),
@@ -95,6 +97,21 @@ def _summary(data: Json) -> str:
         for name, text in data["facts"]
     ]
     return "".join(lines) + (f'<table class="facts">{"".join(rows)}</table>' if rows else "")
+
+
+def _drawing(data: Json) -> str:
+    """What stands in for the figures until they are drawn."""
+    curves = [
+        Curve(
+            run["label"],
+            run["moments"]["start"],
+            [run["persistent_bytes"] + live for live in run["moments"]["live"]],
+            run["seconds"],
+        )
+        for run in data["runs"]
+    ]
+    limits = [line["bytes"] for line in data["lines"] if line["name"] == "limit"]
+    return drawing(curves, limits[0] if len(limits) == 1 else 0)
 
 
 def _decisions(data: Json) -> str:

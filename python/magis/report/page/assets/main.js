@@ -64,7 +64,8 @@ async function open() {
 }
 
 open().catch((error) => {
-  const place = byId("memory-figures");
+  const place = element("p");
+  byId("memory-figures").append(place);
   place.textContent = `The figures cannot be drawn: ${error.message}`;
   document.documentElement.dataset.ready = "failed";
   console.error(error);

@@ -13,7 +13,8 @@ function memoryControls() {
 
 function memoryFigures() {
   const parent = byId("memory-figures");
-  if (!parent.children.length) {
+  if (!byId("memory-0")) {
+    parent.replaceChildren();
     data.runs.forEach((run, index) => {
       parent.append(element("h3", `${run.label}: ${bytesText(run.peak_bytes)} in ${secondsText(run.seconds)} (${run.source})`));
       const figure = element("div", undefined, "figure");
