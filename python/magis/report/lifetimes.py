@@ -1,6 +1,6 @@
-"""What only the text of a plan states: what a view reads, which operator reads a tensor last.
+"""What lists of a plan's tensors do not say: what a view reads, which operator reads a tensor last.
 
-Both are read off the text language (ARCHITECTURE.md, "The text language"), whose lines are regular
+Views are read off the text language (ARCHITECTURE.md, "The text language"), whose lines are regular
 by design.
 """
 
@@ -10,12 +10,15 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from magis.report.statements import statements, tensor_of
-
 if TYPE_CHECKING:
     from magis import _core
 
 _DEFINITION = re.compile(r"^(%\w+)(?:, %\w+)* = [\w.]+\((%\w+)?")
+
+
+def tensor_of(copy: str) -> str:
+    """`mm_3.1` is a copy of `mm_3`."""
+    return copy.partition(".")[0]
 
 
 def output_tensors(graph: _core.Graph) -> dict[str, str]:
@@ -59,17 +62,17 @@ def last_readers(plan: _core.Plan) -> dict[str, str]:
     readers: dict[str, str] = {}
     away: dict[str, list[str]] = {}  # copies that leave or come back, by tensor
     running = ""
-    for statement in statements(plan):
-        name = statement.names[0]
-        if statement.kind == "run":
-            running = tensor_of(name)
+    for statement in plan.statements:
+        if statement.operator:
+            running = tensor_of(statement.name)
             if statement.over:  # its storage lives on, as the result's
                 readers[statement.over] = running
         elif statement.kind == "free":
-            readers.update(dict.fromkeys(statement.names, running))
-        elif statement.kind == "store":
-            away[tensor_of(name)] = [name]
-        elif statement.kind == "load":
+            readers.update(dict.fromkeys(statement.copies, running))
+        elif statement.kind in ("store", "load"):
+            (name,) = statement.copies
+            if statement.kind == "store":
+                away[tensor_of(name)] = []
             away[tensor_of(name)].append(name)
     for copies in away.values():
         readers.update(dict.fromkeys(copies, readers[copies[-1]]))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magis.report.statements import Statement, statements, tensor_of
+from magis.report.lifetimes import tensor_of
 
 if TYPE_CHECKING:
     from magis import _core
@@ -80,7 +80,6 @@ class _Walk:
         self._points = simulation.timeline
         self._next_point = 0
         self._tensors = {tensor.name: tensor for tensor in plan.graph.tensors}
-        self._made = results_by_operator(plan.graph)
         self._found = Timeline()
         self._open: dict[str, Lifetime] = {}
         self._live = 0  # bytes of transient tensors
@@ -92,7 +91,7 @@ class _Walk:
         for tensor in inputs:
             self._begin(tensor.name, 0)
         self._live = 0
-        for statement in statements(self._plan):
+        for statement in self._plan.statements:
             self._step(statement)
         self._wait_until(self._seconds, WAIT)
         end = max(0, len(self._found.moments) - 1)
@@ -103,11 +102,11 @@ class _Walk:
             self._found.peak = max(range(len(moments)), key=lambda m: (moments[m].live_bytes, -m))
         return self._found
 
-    def _step(self, statement: Statement) -> None:
-        if statement.kind == RUN:
+    def _step(self, statement: _core.Statement) -> None:
+        if statement.operator:
             self._run(statement)
             return
-        for name in statement.names:
+        for name in statement.copies:
             if statement.kind == "free":
                 self._end(name, len(self._found.moments) - 1)
             elif statement.kind == LOAD:
@@ -121,22 +120,20 @@ class _Walk:
         if statement.kind != "free" and self._next_point < len(self._points):
             self._wait_until(self._points[self._next_point].start, WAIT)
         if statement.kind == "await":
-            for name in statement.names:
+            for name in statement.copies:
                 if tensor_of(name) in self._stays:  # it may have come back for good
                     self._stays[tensor_of(name)].last = len(self._found.moments) - 1
 
-    def _run(self, statement: Statement) -> None:
-        name = statement.names[0]
+    def _run(self, statement: _core.Statement) -> None:
         point = self._points[self._next_point]
         self._next_point += 1
-        self._wait_until(point.start, REPEAT if point.operator == "magis.end" else WAIT)
+        self._wait_until(point.start, REPEAT if statement.kind == "end" else WAIT)
         here = len(self._found.moments)
         if statement.over:
             self._end(statement.over, here - 1)
-        copy = name[len(tensor_of(name)) :]
-        for result in self._made.get(tensor_of(name), []):
-            self._begin(result + copy, here)
-        self._add(RUN, name, point.start, point.end, point.live_bytes - self._live)
+        for result in statement.copies:
+            self._begin(result, here)
+        self._add(RUN, statement.name, point.start, point.end, point.live_bytes - self._live)
         self._clock = point.end
 
     def _wait_until(self, start: float, kind: str) -> None:
@@ -158,17 +155,6 @@ class _Walk:
         lifetime = self._open.pop(name)
         lifetime.last = moment
         self._live -= lifetime.bytes
-
-
-def results_by_operator(graph: _core.Graph) -> dict[str, list[str]]:
-    """Tensors that an operator makes, by its first result (which may be none of them)."""
-    from magis.report.definitions import definitions
-
-    tensors = {tensor.name for tensor in graph.tensors if not tensor.is_input}
-    return {
-        found.results[0]: [name for name in found.results if name in tensors]
-        for found in definitions(graph.text())
-    }
 
 
 def running_bytes(timeline: Timeline) -> Iterator[int]:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from magis.report.explanation_words import axis_text
+from magis.report.lifetimes import tensor_of
 from magis.report.loops import read_loops
-from magis.report.statements import tensor_of
 
 if TYPE_CHECKING:
     from magis import _core

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from magis.report.edits import Edit
-from magis.report.timeline import Lifetime, Timeline, results_by_operator
+from magis.report.timeline import Lifetime, Timeline
 
 if TYPE_CHECKING:
     from magis import _core
@@ -26,7 +26,7 @@ def moved_rows(edits: list[Edit], plan: _core.Plan, device: _core.Device) -> lis
     lives: defaultdict[str, list[Lifetime]] = defaultdict(list)
     for lifetime in timeline.lifetimes:
         lives[lifetime.tensor.name].append(lifetime)
-    results = results_by_operator(plan.graph)
+    results = {run.name: run.copies for run in plan.statements if run.operator}
     rows = []
     for edit in wanted:
         name = edit["tensor"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from magis.report.definitions import Definition, definitions
-from magis.report.lifetimes import last_readers
+from magis.report.lifetimes import last_readers, tensor_of
 from magis.report.loops import read_loops
 from magis.report.page.columns import Texts, columns
 from magis.report.page.kinds import kinds_of
-from magis.report.statements import tensor_of
 from magis.report.timeline import LOAD, REPEAT, RUN, WAIT, Moment, Timeline
 
 if TYPE_CHECKING:
