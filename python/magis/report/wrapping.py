@@ -9,14 +9,18 @@ from rich.measure import Measurement
 from rich.style import StyleType
 from rich.text import Text
 
+from magis.report.text import escaped
+
 _PIECES = re.compile(r"[^./]*[./]+|[^./]+")
 
 
 class Dotted:
-    """Text that is broken at spaces, and where that is not enough after dots and slashes."""
+    """Text that is broken at spaces, and where that is not enough after dots and slashes. Control
+    characters, which a terminal would obey, are written as `\\x1b`.
+    """
 
     def __init__(self, text: str, style: StyleType = "") -> None:
-        self._text = text
+        self._text = escaped(text)
         self._style = style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

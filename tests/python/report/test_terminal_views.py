@@ -139,6 +139,17 @@ def test_small_ones_are_summed_up_and_what_is_largest_is_opened_first() -> None:
     ]
 
 
+def test_names_that_a_terminal_would_obey_are_shown() -> None:
+    text = viewer_plans.LOOP.replace("net.first", "net.\x1b[31m<b>").replace(
+        "net.py:3", "\x07.py:3"
+    )
+    report = MemoryReport.of_graph(_core.Graph.parse(text), device="cpu")
+    shown = "\n".join(drawn(memory_view(report), width=100))
+    assert "\\x1b[31m<b>" in shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+
+
 def test_the_tree_and_the_curve_are_in_the_report() -> None:
     plan = viewer_plans.split_bert()
     report = MemoryReport.of_plan(plan, device="cpu")

@@ -61,3 +61,38 @@ def test_every_operator_has_its_own_time() -> None:
     assert all(taken >= 3.0 for taken in seconds[2:])
     compiled(inputs)
     assert clock.seconds[0] == 1.0  # not timed any more
+
+
+def test_every_statement_says_at_which_line_its_code_begins() -> None:
+    plan = _core.Plan.program_order(_core.Graph.parse(TEXT))
+    lines = plan.source("a heading\nof two lines").splitlines()
+    begins = plan.source_lines("a heading\nof two lines")
+    statements = plan.statements
+    assert [(s.kind, s.name or s.copies) for s in statements] == [
+        ("run", "a"),
+        ("run", "b"),
+        ("begin", "y"),
+        ("run", "e"),
+        ("run", "t"),
+        ("run", "n"),
+        ("free", ["e"]),
+        ("run", "m"),
+        ("free", ["t"]),
+        ("end", "end"),
+        ("free", ["b"]),
+    ]
+    assert statements[1].over == "a"
+    assert (statements[2].loop, statements[2].iterations) == ("r1", 3)
+    code = {}
+    for statement, first, end in zip(statements, begins, [*begins[1:], len(lines)], strict=True):
+        code[statement.name or f"free {statement.copies[0]}"] = "\n".join(
+            lines[first - 1 : end - 1]
+        )
+    assert "aten_mm(x, w)" in code["a"]
+    assert "relu_(a)" in code["b"]
+    assert "torch.empty((8, 4)" in code["y"]
+    assert "for " in code["y"]
+    assert "aten_exp(" in code["e"]
+    assert "copy_(e)" in code["n"]
+    assert code["free e"].strip() == "del e"
+    assert code["end"].strip() == ""
