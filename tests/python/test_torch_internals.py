@@ -4,6 +4,7 @@ magis._torch_internals.
 
 from __future__ import annotations
 
+import inspect
 import resource
 import warnings
 from pathlib import Path
@@ -362,3 +363,26 @@ def test_a_graph_becomes_code() -> None:
     graph.output((graph.call_function(torch.ops.aten.neg.default, (x,)),))
     module = internals.graph_module(torch.nn.Module(), graph)
     assert module.forward(torch.tensor(2.0))[0].item() == -2.0
+
+
+def test_a_history_of_cuda_memory_is_asked_for_as_pytorch_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a GPU: the arguments, and that recording ends; test_recording.py has the rest."""
+    memory = torch.cuda.memory
+    asked: list[dict[str, Any]] = []
+
+    def recorded(*args: Any, **options: Any) -> None:
+        bound = inspect.signature(memory._record_memory_history_impl).bind(*args, **options)
+        asked.append(bound.arguments)
+
+    monkeypatch.setattr(memory, "_record_memory_history", recorded)
+    monkeypatch.setattr(memory, "_snapshot", lambda device: {"segments": [], "device_traces": [[]]})
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    device = torch.device("cuda:0")
+    with internals.cuda_memory_history(device, 100) as history:
+        assert history == {}
+    assert history == {"segments": [], "device_traces": [[]]}
+    begun, ended = asked
+    assert begun == {"enabled": "all", "stacks": "python", "max_entries": 100, "device": device}
+    assert ended["enabled"] is None
