@@ -112,7 +112,7 @@ device cpu
 
 param %w1 "w1" : f32[256,256]
 param %w2 "w2" : f32[256,256]
-param %b "b" : f32[256]
+param %b "b" : f32[256,256]
 batch %x "['x']" : f32[256,256]
 
 %q = aten.mm(%x, %w1) : f32[256,256]

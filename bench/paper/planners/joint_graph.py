@@ -85,7 +85,7 @@ class JointGraph:
         node = self._call(operation)
         number = self.operator_of[operation.results[0]]
         self.seconds[node] = self.problem.seconds[number]
-        values = [None if type_ is None else _fake(type_) for type_ in operation.types]
+        values = [_fake(type_) for type_ in operation.types]
         single = len(values) == 1
         node.meta["val"] = values[0] if single else tuple(values)
         made = [node]
@@ -158,8 +158,10 @@ class _ProfileSeconds(CustomRuntimeEstimator):
         return None
 
 
-def _fake(recorded: Type) -> torch.Tensor:
-    """On the fake mode that is on; with no data."""
+def _fake(recorded: Type | None) -> torch.Tensor:
+    """On the fake mode that is on; with no data. What is undefined has no elements."""
+    if recorded is None:
+        return torch.empty(0)
     dtype = DTYPES[recorded.dtype]
     storage = torch.empty(recorded.storage // dtype.itemsize, dtype=dtype)
     return storage.as_strided(recorded.shape, recorded.strides, recorded.offset)

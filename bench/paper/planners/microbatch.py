@@ -66,7 +66,10 @@ class MicroBatchesOffloaded:
             share = candidates.seconds_left / max(1, len(counts) - tried)
             if share <= 0:
                 break
-            offloading = OffloadingOfChain(chain_of(problem, STAGES))
+            until = candidates.elapsed + share
+            offloading = OffloadingOfChain(
+                chain_of(problem, STAGES), lambda until=until: candidates.elapsed < until
+            )
 
             def make(budget: int, count: int = count, of: OffloadingOfChain = offloading) -> Made:
                 made = of.program(budget)

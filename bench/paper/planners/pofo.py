@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -42,7 +42,9 @@ class ChainOffloading:
         limits = program_order_range(problem)
         alone = RotorOfChain(chain_of(problem, rotor.STAGES))  # if nothing is offloaded
         search_budgets(candidates, problem, alone.program, *limits, task.seconds / 5)
-        offloading = OffloadingOfChain(chain_of(problem, STAGES))
+        offloading = OffloadingOfChain(
+            chain_of(problem, STAGES), lambda: candidates.seconds_left > 0
+        )
         search_budgets(candidates, problem, offloading.program, *limits)
         return candidates.outcome()
 
@@ -72,8 +74,11 @@ Path = tuple["Path | None", Block]
 
 
 class OffloadingOfChain:
-    def __init__(self, chain: Chain) -> None:
+    """`go_on` is asked before anything but the first try at a budget."""
+
+    def __init__(self, chain: Chain, go_on: Callable[[], bool] = lambda: True) -> None:
         self.chain = chain
+        self.go_on = go_on
         self.problem: Problem = chain.problem
         self.figures = figures_of(chain)
         self.rotor = RotorOfChain(chain, UNITS)
@@ -90,6 +95,8 @@ class OffloadingOfChain:
         room = budget - self.problem.persistent_bytes
         found: list[tuple[bool, float, int, tuple[Sequence[Step], str]]] = []
         for share in SHARES:
+            if found and not self.go_on():
+                break
             blocks = self.best(int(room * share))
             if blocks is None:
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def test_plans_compute_what_the_step_does(name: str, step: str) -> None:
     text, truth = captured(step)
     _, device = STEPS[step]
     for task in tasks(core.Graph.parse(text), device):
-        outcome = PLANNERS[name].plan(task)
+        # PyTorch's minimum cuts take their time, and have to have been asked.
+        seconds = 4.0 if name == "torch-budget" else task.seconds
+        outcome = PLANNERS[name].plan(replace(task, seconds=seconds))
         assert outcome.plan is not None
         plan = outcome.plan.text()
         truth.check(plan)
