@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 from planners.memory import Profile, profile, without_dead_runs
 from planners.phases import phases_of
 from planners.problem import Problem, Step, run
 from planners.recompute import Demand, may_run_again
+from planners.remember import remembered
 
 WAIST = 0.95  # of the bytes that cross a cut are one tensor's: the rest is carried along
 
@@ -92,7 +92,7 @@ class StageFigures:
     backward_memory: int
 
 
-@lru_cache(maxsize=16)
+@remembered
 def chain_of(problem: Problem, most: int) -> Chain:
     """Of at most `most` stages."""
     forward = phases_of(problem).forward

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from planners.problem import Problem
+from planners.remember import remembered
 
 FEW = 4  # operators that come of a weight's gradient, at most
 
@@ -29,7 +29,7 @@ class Phases:
         return self.forward + self.backward
 
 
-@lru_cache(maxsize=16)
+@remembered
 def phases_of(problem: Problem) -> Phases:
     operators = problem.operators
     before, inner, after = _around_loop(problem)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import magis._core as core
+from planners.remember import remembered
 
 
 class Step(NamedTuple):
@@ -165,7 +166,7 @@ class Problem:
         return "\n".join(lines) + "\n"
 
 
-@lru_cache(maxsize=8)
+@remembered
 def rewritten(graph: core.Graph, device: core.Device) -> core.Graph:
     """With the rewrite rules, which all planners get: merged operators too where they save time,
     unless that raises the peak in program order."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import lru_cache
 
 from planners.memory import without_dead_runs
 from planners.phases import phases_of
 from planners.problem import Problem, Step, run
+from planners.remember import remembered
 
 
 def saving(problem: Problem, saved: Collection[int]) -> list[Step]:
@@ -30,7 +30,7 @@ def saving(problem: Problem, saved: Collection[int]) -> list[Step]:
     return without_dead_runs(problem, demand.steps)
 
 
-@lru_cache(maxsize=16)
+@remembered
 def eager_order(problem: Problem) -> list[Step]:
     """Program order, or, if that takes less, with weights' gradients as soon as they can be made,
     as autograd does, and what has no gradient in it right before it is read."""

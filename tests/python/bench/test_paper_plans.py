@@ -6,13 +6,13 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import torch
 from plan import main
 from planners import PLANNERS, Task
+from planners.remember import remembered
 
 import magis._core as core
 from magis import zoo
@@ -26,7 +26,7 @@ AUTHORS = Path(__file__).parents[3] / "bench" / "authors" / "graphs"
 STEPS = {"bert": ("adamw", "reference"), "unet": (None, "cpu"), "mlp": ("sgd", "reference")}
 
 
-@lru_cache(maxsize=8)
+@remembered
 def captured(name: str) -> tuple[str, FissionCheck]:
     torch.manual_seed(0)
     options = {"dropout": 0.1} if name == "bert" else {}
