@@ -28,7 +28,7 @@ _COLOURS = {
     "magis": "#e03131",
 }
 assert list(_COLOURS) == list(PLANNER_NAMES)
-_MORE = ("#e03131", "#2e86c1", "#52be80", "#af7ac5", "#e59866", "#48a999", "#8a8f98")
+_MORE = ("#f59f00", "#1098ad", "#52be80", "#af7ac5", "#a0522d", "#5c7cfa", "#8a8f98")
 
 GROUND = "#888888"  # of what belongs to no planner
 
