@@ -98,10 +98,12 @@ class FissionSearch {
   void race(std::vector<Trial>& waiting, std::vector<Trial>& searched_trials, std::size_t most);
   void move_nearest_first(std::vector<Trial>& trials) const;
   bool is_near_best(const Trial& trial, double times) const;
+  bool is_rival(const Trial& trial) const;
   void extend(const TrialMaker& maker, std::vector<Trial>& trials);
   void search_again(std::vector<Trial>& trials, int idle_rounds);
   void search_all(std::vector<Trial> trials);
   void keep_searched(std::vector<Trial>& trials) const;
+  void move_rival_up(std::vector<Trial>& trials) const;
   Cost cost_of_baseline() const;
 
   // ---- the frontier (frontier_search.cpp)

@@ -1,5 +1,6 @@
 // The search for one limit: which regions, in how many parts.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -202,6 +203,24 @@ bool FissionSearch::is_near_best(const Trial& trial, double times) const {
   return !objective_.better(best_cost_, handicap);
 }
 
+// It does not keep the limit yet, but where it does, it is likely to be better than the best: one
+// that keeps it at any price, in parts of one row, would win otherwise over what was not searched
+// for long enough.
+bool FissionSearch::is_rival(const Trial& trial) const {
+  return trial.searched && !objective_.met(trial.cost) && objective_.met(best_cost_) &&
+         rate_->promise(trial.cost) < rate_->promise(best_cost_);
+}
+
+// Behind the first of the searched `trials`, that rival which promises most.
+void FissionSearch::move_rival_up(std::vector<Trial>& trials) const {
+  const auto promise = [&](const Trial& trial) {
+    return is_rival(trial) ? rate_->promise(trial.cost) : HUGE_VAL;
+  };
+  const auto rival = std::ranges::min_element(trials, {}, promise);
+  if (rival == trials.end() || !is_rival(*rival) || rival == trials.begin()) return;
+  std::rotate(trials.begin() + 1, rival, rival + 1);
+}
+
 // One region more for the best trial, as long as that makes it better.
 void FissionSearch::extend(const TrialMaker& maker, std::vector<Trial>& trials) {
   for (int round = 0; round < kExtensions; ++round) {
@@ -223,6 +242,7 @@ void FissionSearch::search_again(std::vector<Trial>& trials, int idle_rounds) {
   for (int idle = 0; idle < idle_rounds && !done();) {
     ++round_;
     keep_searched(trials);
+    move_rival_up(trials);
     if (trials.size() > kFinalists) trials.resize(kFinalists);
     if (trials.empty()) return;
     const Cost before = best_cost_;
@@ -239,7 +259,8 @@ void FissionSearch::search_again(std::vector<Trial>& trials, int idle_rounds) {
       batch.back().allowance.reorders = true;
     }
     for (Trial& trial : trials) {
-      if (&trial == &trials.front() || is_near_best(trial, 1)) batch.push_back({&trial, again});
+      const bool may_win = is_near_best(trial, 1) || is_rival(trial);
+      if (&trial == &trials.front() || may_win) batch.push_back({&trial, again});
     }
     search(batch);
     for (const Trial& other : {best, anew}) {

@@ -200,8 +200,8 @@ class Optimizer {
   }
 
   // The schedules, and before them the same with as much on the host as can be hidden: what exceeds
-  // the limit, or if there is none what exceeds some shares of the peak. An order with gaps does not
-  // change any more, so that less may come of it.
+  // the limit, or if there is none what exceeds some shares of the peak. An order with gaps does
+  // not change any more, so that less may come of it.
   std::vector<Decisions> with_swaps(const std::vector<Decisions>& starts) {
     if (!swaps_) return starts;
     const Objective& objective = incumbent_.objective();

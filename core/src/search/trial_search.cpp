@@ -55,7 +55,7 @@ OptimizeResult TrialSearch::schedule(const Graph& graph, const CostTable& costs,
   options.search_memory = allowance.memory;
   if (!allowance.swaps) options.host_memory = 0;
   const Objective objective(options_.limit, source_costs_.persistent);
-  Patience patience(objective, allowance.patience);
+  Patience patience(objective, allowance.patience, graph.op_count());
   options.progress = [&](const Progress& progress) {
     if (!report(progress)) return false;
     if (allowance.patience == 0) return true;
