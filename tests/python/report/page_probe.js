@@ -17,7 +17,7 @@ function rangeOf(index) {
   return range[1] - range[0];
 }
 
-// Where on the screen a moment of a memory figure is drawn.
+// Where on the screen a moment of a memory figure is found, at half its height.
 function pointOf(index, moment) {
   const figure = byId(`memory-${index}`);
   figure.scrollIntoView({ block: "center" });
@@ -25,10 +25,7 @@ function pointOf(index, moment) {
   const { _size: size, xaxis, yaxis } = figure._fullLayout;
   const hover = traceOf(index, "hover");
   const at = hover.customdata.indexOf(moment);
-  return [
-    box.left + size.l + xaxis.l2p(hover.x[at]),
-    box.top + size.t + yaxis.l2p(hover.y[at]) + 4,
-  ];
+  return [box.left + size.l + xaxis.l2p(hover.x[at]), box.top + size.t + yaxis._length / 2];
 }
 
 // Bytes at the peak of all tensors with a word in a name, a module, a source line or an operator.

@@ -70,7 +70,14 @@ def check_figures(browser: Browser, report: Report) -> None:
         assert browser.evaluate(f"rootValue('{tree}')") == report.promised_peak_bytes
 
 
+def zoom_to_peak(browser: Browser) -> None:
+    browser.evaluate("state.axis = 'order'; memoryFigures()")
+    browser.evaluate("memoryFigure(data.runs[1], 1, data.runs[1].peak - 5, data.runs[1].peak + 6)")
+
+
 def check_hover(browser: Browser, report: Report) -> None:
+    """Zoomed in, where an operator is wide enough to be pointed at, however short it is."""
+    zoom_to_peak(browser)
     browser.move_to(*browser.evaluate("pointOf(1, data.runs[1].peak)"))
     browser.wait_for("document.querySelector('#memory-1 .hoverlayer .hovertext') !== null")
     text = browser.evaluate("document.querySelector('#memory-1 .hoverlayer').textContent")
@@ -80,6 +87,7 @@ def check_hover(browser: Browser, report: Report) -> None:
     for place in told[2].split("  "):  # its module, and the source line
         assert place in text
     assert browser.evaluate(f"bytesText({report.promised_peak_bytes})") in text
+    browser.evaluate("state.axis = 'time'; memoryFigures()")
 
 
 def check_search(browser: Browser) -> None:
@@ -108,11 +116,12 @@ def check_zoom_and_click(browser: Browser) -> None:
     whole = browser.evaluate("rangeOf(1)")
     browser.drag(x - 60, y, x + 60)
     browser.wait_for(f"rangeOf(1) < {whole} / 2")
-    browser.evaluate("memoryFigures()")
-    browser.click(*browser.evaluate("pointOf(1, 0)"))
+    zoom_to_peak(browser)
+    browser.click(*browser.evaluate("pointOf(1, data.runs[1].peak - 2)"))
     browser.wait_for("document.getElementById('live-at').textContent.startsWith('At this moment')")
+    assert browser.evaluate("state.moment === data.runs[1].peak - 2")
     assert browser.evaluate("rootValue('live-modules') === data.runs[1].total[state.moment]")
-    browser.evaluate("showMoment(1, data.runs[1].peak)")
+    browser.evaluate("state.axis = 'time'; memoryFigures(); showMoment(1, data.runs[1].peak)")
 
 
 @pytest.mark.parametrize("name", sorted(SHARES))
