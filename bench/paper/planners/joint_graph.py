@@ -56,7 +56,8 @@ class JointGraph:
     def _build(self) -> None:
         for declared in self.document.inputs:
             node = self.graph.placeholder(f"primals_{declared.name}")
-            node.meta["val"] = 1.0 if declared.type is None else _fake(declared.type)
+            scalar = torch.empty((), dtype=torch.float64)
+            node.meta["val"] = scalar if declared.type is None else _fake(declared.type)
             self.nodes[declared.name] = node
         forward = set(self.phases.forward)
         for operation in self.document.operations:
