@@ -22,6 +22,7 @@ from planners import PLANNERS, Task
 from planners.chain import ChainStep, chain_of
 from planners.chen import saved_by, segmentations
 from planners.dtr import TensorCache
+from planners.joint_graph import JointGraph
 from planners.memory import profile, without_dead_runs
 from planners.microbatch import MicroBatches
 from planners.orders import ORDERS, storage_pool
@@ -30,7 +31,6 @@ from planners.problem import Problem, run
 from planners.recompute import crossing, eager_order, saving
 from planners.rotor import RotorOfChain
 from planners.swaps import Gap, place, with_swaps
-from planners.torch_budget import JointGraph
 from rotor import Rotor
 from training import transformer, unet
 
