@@ -134,6 +134,8 @@ std::vector<ValueId> TermGraph::add(Call call, std::vector<Type> types, TermId i
   if (!made.is_view()) {
     made.site = term(instead_of).site;
     made.backward = term(instead_of).backward;
+    // An estimate, until it is measured: a kernel like the one it stands for.
+    if (made.info == term(instead_of).info) made.scratch = term(instead_of).scratch;
   }
   for (std::size_t r = 0; r < types.size(); ++r) {
     made.results.push_back(add_value({.name = free_name(names[r]), .type = std::move(types[r])}));

@@ -59,5 +59,6 @@ def with_parts_measured(
     """
     from magis.runtime import scratch
 
-    plan = _core.Plan.parse(scratch.with_parts_measured(result.plan.text()), "plan")
+    text = scratch.with_parts_measured(result.plan.text(), result.source.text())
+    plan = _core.Plan.parse(text, "plan")
     return result.with_plan(plan, device=profile, memory_limit=memory_limit)

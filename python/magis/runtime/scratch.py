@@ -8,6 +8,7 @@ the text as `scratch <bytes>`, so that the promise counts it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,6 +29,7 @@ _MOST_MEMORY = 0.25
 _FILLS = {"aten.linalg_matrix_exp": 10.0, "aten._embedding_bag_backward": 1.0}
 
 _MARK = "magis.scratch#"
+_SCRATCH = re.compile(r" scratch \d+$")
 
 Signature = tuple[Any, ...]
 _measured: dict[Signature, int] = {}
@@ -57,16 +59,19 @@ def with_measured_scratch(graph_text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_parts_measured(plan_text: str) -> str:
-    """`plan_text` with the scratch of everything inside a loop measured at the size of a part.
+def with_parts_measured(plan_text: str, captured_text: str) -> str:
+    """`plan_text` with the scratch measured of everything that the captured graph does not have: at
+    the size of a part, or as rewritten.
 
-    What stands there was estimated from the whole operator's.
+    What stands there was estimated from the whole operator's, or from that of the operator in whose
+    place it stands.
     """
+    captured = {_SCRATCH.sub("", line) for line in captured_text.splitlines()}
     lines = plan_text.splitlines()
-    document = parse(plan_text)
-    for name, op in document.operators.items():
-        if document.loop_of[name] is not None and op.scratch:
-            lines[op.line - 1] = lines[op.line - 1].removesuffix(f" scratch {op.scratch}")
+    for op in parse(plan_text).operators.values():
+        bare = _SCRATCH.sub("", lines[op.line - 1])
+        if bare not in captured:
+            lines[op.line - 1] = bare
     return with_measured_scratch("\n".join(lines) + "\n")
 
 

@@ -168,6 +168,24 @@ TEST(Rewriter, SplitsWhateverTimeItTakes) {
   EXPECT_LT(found->peak_change, 0);
 }
 
+// What its kernels need beside their results is measured later, and estimated until then.
+TEST(Rewriter, WhatStandsForAnOperatorIsTakenToNeedAsMuchScratch) {
+  std::string text(kConcatenated);
+  const std::string type = "f32[8,4,64,64]\n";
+  text.insert(text.find(type) + type.size() - 1, " scratch 4096");
+  const Graph graph = parse_graph(text, "test");
+  Rewriter rewriter(graph, device_profile("reference"), {}, never);
+  ASSERT_TRUE(rewriter.split_up());
+  const Graph made = rewriter.graph();
+  int convolutions = 0;
+  for (const Operator& op : made.operators()) {
+    const bool convolves = op.info->name == "aten.convolution";
+    EXPECT_EQ(op.scratch, convolves ? 4096 : 0) << op.info->name;
+    convolutions += convolves ? 1 : 0;
+  }
+  EXPECT_EQ(convolutions, 2);
+}
+
 TEST(RewriteSearch, SplitsWhereTheLimitAsksForIt) {
   const Graph graph = parse_graph(kConcatenated, "test");
   const DeviceProfile& profile = device_profile("reference");

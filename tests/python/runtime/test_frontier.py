@@ -110,7 +110,7 @@ class TestPromises:
         split = [point for point in frontier.points if point.regions]
         assert split
         for point in split:
-            assert with_parts_measured(point.plan.text()) == point.plan.text()
+            assert with_parts_measured(point.plan.text(), "") == point.plan.text()
             loops = read_loops(point.plan.text()).loops.values()
             assert point.figures.parts == [loop.part_count for loop in loops]
 
@@ -153,7 +153,7 @@ class TestPromises:
         assert found.figures.stop_reason == "interrupted"
         assert "it was interrupted" in str(found)
         for point in found.points:
-            assert with_parts_measured(point.plan.text()) == point.plan.text()
+            assert with_parts_measured(point.plan.text(), "") == point.plan.text()
             assert verify_plan(point.plan.text(), device="cpu").peak_bytes == point.peak_bytes
 
 

@@ -227,3 +227,29 @@ def test_the_gradient_of_an_embedding_bag_is_measured_on_bags_that_hold_somethin
     )
     # The list that says which bag an index is in has room for one more than its shape tells.
     assert differences == "8"
+
+
+class Wide(nn.Module):
+    """A convolution over channels side by side whose weight outweighs its images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(3, 128, 3, padding=1)
+        self.b = nn.Conv2d(3, 128, 3, padding=1)
+        self.c = nn.Conv2d(256, 256, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.c(torch.cat([self.a(x).relu(), self.b(x).tanh()], 1))
+
+
+@pytest.mark.parametrize("limit", [1.3, 3.0])
+def test_rewritten_convolutions_are_planned_with_what_they_take(limit):
+    torch.manual_seed(0)
+    step = plan(
+        *(Wide(), lambda model, x: model(x).square().mean(), (torch.randn(2, 3, 8, 8),)),
+        latency_limit=limit,
+        time_budget=1.0,
+    )
+    assert step.report.promised_peak_bytes <= step.report.baseline_peak_bytes
+    text = step.plan.text()
+    assert scratch.with_parts_measured(text, "") == text

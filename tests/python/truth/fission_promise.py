@@ -150,7 +150,11 @@ def accounts(
         batch_parts=parts,
         strategy=strategy,
     )
-    plan = _core.Plan.parse(with_parts_measured(result.plan.text())) if scratch else result.plan
+    plan = (
+        _core.Plan.parse(with_parts_measured(result.plan.text(), result.source.text()))
+        if scratch
+        else result.plan
+    )
     subject = Subject(text, step_inputs(text, model, batch, optimizer))
     return vars(subject.account(plan, result.regions, scratch=scratch))
 

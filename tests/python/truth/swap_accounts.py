@@ -175,5 +175,5 @@ def accounts_in_parts(
         batch_parts=parts,
     )
     assert result.regions
-    plain = with_parts_measured(result.plan.text())
+    plain = with_parts_measured(result.plan.text(), result.source.text())
     return [vars(subject.account(plain, seed, share)) for seed in range(plans)]
