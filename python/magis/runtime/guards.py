@@ -173,6 +173,9 @@ def _model_difference(planned: ModelFacts, given: ModelFacts) -> str | None:
                 return f"{word} {name} is new"
             if before[name] != now[name]:
                 return f"{word} {name}: {_tensor_difference(before[name], now[name])}"
+    for name in [*planned.code, *given.code]:
+        if planned.code.get(name) != given.code.get(name):
+            return f"{name or 'the model'}: another module, other hooks or another forward"
     for name in [*planned.modes, *given.modes]:
         before_mode, now_mode = planned.modes.get(name), given.modes.get(name)
         if before_mode != now_mode:

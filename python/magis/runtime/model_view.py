@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 TensorFacts = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], torch.device, bool]
+# What a module runs: its class, a forward of its own, hooks around it.
+Code = tuple[Hashable, ...]
 
 
 def tensor_facts(tensor: torch.Tensor) -> TensorFacts:
@@ -16,6 +18,15 @@ def tensor_facts(tensor: torch.Tensor) -> TensorFacts:
     tensor.
     """
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad
+
+
+def code_of(module: nn.Module) -> Code:
+    return (
+        type(module),
+        module.__dict__.get("forward"),
+        *module._forward_pre_hooks.values(),
+        *module._forward_hooks.values(),
+    )
 
 
 class ModelView:
@@ -85,6 +96,7 @@ class ModelView:
             {name: tensor_facts(parameter) for name, parameter in self.parameters.items()},
             {name: tensor_facts(buffer) for name, buffer in self.buffers().items()},
             {name: module.training for name, module in self._modules.items()},
+            {name: code_of(module) for name, module in self._modules.items()},
             self._ties,
         )
 
@@ -94,23 +106,26 @@ class ModelFacts:
     one.
     """
 
-    __slots__ = ("_key", "buffers", "modes", "parameters", "ties")
+    __slots__ = ("_key", "buffers", "code", "modes", "parameters", "ties")
 
     def __init__(
         self,
         parameters: dict[str, TensorFacts],
         buffers: dict[str, TensorFacts],
         modes: dict[str, bool],
+        code: dict[str, Code],
         ties: tuple[tuple[str, str], ...],
     ) -> None:
         self.parameters = parameters
         self.buffers = buffers
         self.modes = modes
+        self.code = code
         self.ties = ties
         self._key: Hashable = (
             tuple(parameters.items()),
             tuple(buffers.items()),
             tuple(modes.items()),
+            tuple(code.items()),
             ties,
         )
 

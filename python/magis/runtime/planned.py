@@ -4,6 +4,7 @@ left.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from torch.utils import _pytree as pytree
 from magis import _torch_internals as internals
 from magis.capture.batch import OutputLeaf, OutputScalar
 from magis.capture.scalars import evaluate
+from magis.report.text import bytes_text
 from magis.runtime.call import Call
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.gradients import Deposit, slots_of
@@ -104,7 +106,17 @@ class PlannedStep:
         own = [slot for slot in self.slots if slot.leaf is None]
         targets = {slot.path: slot.target(view.parameters, ()) for slot in own}
         paths = frozenset(p for p, target in targets.items() if not internals.tensor_hooks(target))
-        if paths and not self.capture.checks:
+        if self.capture.checks:  # a plan that may be abandoned must not touch gradients
+            paths = frozenset()
+        kept = sum(t.untyped_storage().nbytes() for p, t in targets.items() if p not in paths)
+        if kept:
+            warnings.warn(
+                f"gradients of {bytes_text(kept)} are added after the plan has run, as their "
+                "parameters have hooks or the step decides by a value that it computes: from the "
+                "second call on they are there beside what is promised",
+                stacklevel=4,
+            )
+        if paths:
             self._accumulating[paths] = self._plan_accumulation(paths)
 
     def inputs(

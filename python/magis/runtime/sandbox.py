@@ -79,4 +79,5 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    plain = tensor.detach().resolve_conj().resolve_neg()  # lazily conjugated is not stored so
+    return plain.contiguous().reshape(-1).view(torch.uint8)

@@ -60,7 +60,13 @@ def scaled(
 
 
 def _loss_of(result: Any) -> torch.Tensor:
-    loss: torch.Tensor = result[0] if isinstance(result, tuple) else result
+    """Raises TypeError where a step without scaling says the same."""
+    loss = result[0] if isinstance(result, tuple) and result else result
+    if not isinstance(loss, torch.Tensor):
+        raise TypeError(
+            "loss_fn returns a scalar tensor, or a tuple whose first item is one, not "
+            f"{type(loss).__name__}"
+        )
     return loss
 
 

@@ -97,3 +97,15 @@ def test_arguments_that_make_no_sense() -> None:
             magis.optimize(model, squares, batch, accumulate=wrong)  # type: ignore[arg-type]
     with pytest.raises(MagisError, match=r"leave accumulate= out"):
         magis.optimize(model, None, batch, accumulate=2)
+
+
+def test_gradients_that_no_plan_adds_to_are_named() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4))
+    model[0].weight.register_hook(lambda gradient: None)
+    with pytest.warns(UserWarning, match=r"gradients of 512 B are added after the plan has run"):
+        plan(model, squares, (torch.randn(4, 8),), accumulate=2)
+
+
+def test_what_is_no_loss_is_named() -> None:
+    with pytest.raises(MagisError, match=r"first item is one, not list"):
+        plan(network(), lambda model, x: [model(x)], (torch.randn(4, 8),), accumulate=2)

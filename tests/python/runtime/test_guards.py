@@ -284,3 +284,28 @@ def test_a_tensor_that_requires_a_gradient_is_refused_where_it_is_given_twice():
     x.grad = None
     product(model, x, x).backward()
     assert torch.equal(found, x.grad)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.__setitem__(1, nn.Tanh()),
+        lambda model: model[1].register_forward_hook(lambda module, given, result: 3 * result),
+        lambda model: model[1].register_forward_pre_hook(lambda module, given: (2 * given[0],)),
+        lambda model: setattr(model[1], "forward", torch.sin),
+    ],
+    ids=["another module", "a hook", "a hook before", "another forward"],
+)
+def test_a_module_without_tensors_that_computes_otherwise_is_planned_anew(change) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    x = torch.randn(3, 4)
+    step = plan(model, squares, (x,))
+    step(x)
+    change(model)
+    model.zero_grad()
+    assert torch.equal(step(x), squares(model, x))
+    strict = plan(model, squares, (x,), on_new_shape="error")
+    model[1] = nn.Sigmoid()
+    with pytest.raises(GuardError, match="1: another module, other hooks or another forward"):
+        strict(x)
