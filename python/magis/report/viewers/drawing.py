@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from magis.report.viewers.program import Program, tensor_of
+from magis.report.lifetimes import tensor_of
+from magis.report.viewers.program import Program
 from magis.report.viewers.record import (
     COMPUTE,
     FROM_HOST,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from magis.report.lifetimes import tensor_of
 from magis.timing.in_step import loop_ends
 
 if TYPE_CHECKING:
@@ -77,8 +78,3 @@ class Program:
             "source": statement.source,
             "over": statement.over and f"%{statement.over}",
         }
-
-
-def tensor_of(copy: str) -> str:
-    """`mm_3.1` is a copy of `mm_3`."""
-    return copy.partition(".")[0]
