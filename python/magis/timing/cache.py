@@ -19,7 +19,7 @@ from magis.errors import MagisError
 from magis.timing.entries import Entry, Fit, entry_from
 from magis.timing.machine import Machine
 
-VERSION = 2  # 2: calls are timed in turns
+VERSION = 3  # 2: calls are timed in turns; 3: with all operands in the caches
 _NAME = "performance.sqlite3"
 # How long one process waits for another that is writing.
 _PATIENCE_SECONDS = 5.0

@@ -37,8 +37,7 @@ class Prepared:
         operands: Sequence[torch.Tensor] = (),
     ) -> None:
         self.run = run
-        largest = max(operands, key=_storage_bytes, default=None)
-        self._fresh = overwritten if overwritten is not None else largest
+        self._operands = operands
         self.bytes = sum(map(_storage_bytes, operands))
         self._overwritten = overwritten
         self._before = None if overwritten is None else overwritten.clone()
@@ -50,13 +49,13 @@ class Prepared:
             self._overwritten.copy_(self._before)
 
     def warm(self) -> None:
-        """The operand that a step would just have made goes to the caches: what dies in the call,
-        or else the largest, the first among equals.
+        """The operands go to the caches, as far as they fit: in a step they were just made, or read
+        by the operator before.
         """
-        if self._fresh is not None:
-            words = torch.empty(0, dtype=torch.int32, device=self._fresh.device)
-            count = _storage_bytes(self._fresh) // words.itemsize
-            words.set_(self._fresh.untyped_storage(), 0, (count,)).sum()
+        for operand in self._operands:
+            words = torch.empty(0, dtype=torch.int32, device=operand.device)
+            count = _storage_bytes(operand) // words.itemsize
+            words.set_(operand.untyped_storage(), 0, (count,)).sum()
 
 
 @dataclass(frozen=True)

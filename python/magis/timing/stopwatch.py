@@ -122,11 +122,12 @@ class _Runner:
 
 class Stopwatch:
     """Times calls as a training step runs them, one after another: what other kernels have read and
-    written lies between two runs of a call, their code too, the operand that was just made is in
-    the caches, and a result is kept until the call runs again; giving it back counts.
+    written lies between two runs of a call, their code too, its operands are in the caches, and a
+    result is kept until the call runs again; giving it back counts.
 
-    On a CPU, of one call alone on operands that the caches do not hold, parts of a batch seem to
-    take up to twice as long as they do in a step, and a third of it if they hold them.
+    On a CPU, parts of a batch seem to take 3 to 5 % longer than they do in a step if only the
+    operand that was just made is in the caches, and up to twice as long if none is and calls do not
+    take turns.
     """
 
     def __init__(self, device: torch.device, clock: Clock | None = None) -> None:

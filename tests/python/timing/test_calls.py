@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from magis import _core
 from magis.errors import PlanError
@@ -134,12 +135,30 @@ output loss "" %b
     assert [tuple(result.shape) for result in results] == [(8, 32), (8, 32)]
 
 
-def test_what_a_step_just_made_is_warmed() -> None:
-    in_place = prepared("aten.mul.Tensor(%0, %1) over 1 : f32[4] of f32[4], f32[4]")
-    assert in_place._fresh is in_place._overwritten
-    product = prepared("aten.mm(%0, %1) : f32[2,8] of f32[2,4], f32[4,8]")
-    assert product._fresh is not None
-    assert tuple(product._fresh.shape) == (4, 8)  # the largest
-    product.warm()
-    drawn = prepared("magis.bernoulli([4], [1], 0.5, dtype=torch.float32) : f32[4]")
-    drawn.warm()  # there is nothing to warm
+class _Read(TorchDispatchMode):
+    """Notes the storages that are summed up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: set[int] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if func is torch.ops.aten.sum.default:
+            self.storages.add(args[0].untyped_storage().data_ptr())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("call", "operands"),
+    [
+        ("aten.mul.Tensor(%0, %1) over 1 : f32[4] of f32[4], f32[4]", 2),
+        ("aten.add.Tensor(%0, %1) : f16[3] of f16[3], f16[3]", 2),
+        ("magis.bernoulli([4], [1], 0.5, dtype=torch.float32) : f32[4]", 0),
+    ],
+)
+def test_all_operands_are_warmed(call: str, operands: int) -> None:
+    ready = prepared(call)
+    with _Read() as read:
+        ready.warm()
+    assert read.storages == {x.untyped_storage().data_ptr() for x in ready._operands}
+    assert len(read.storages) == operands
