@@ -4,10 +4,10 @@
 // A tensor is *held* from where it is made to the use after which the next use's mode lets go of
 // it:
 //   after a tensor is made by its own operator, and after each use in the order:
-//       next use keep -> stays held;   recompute, recompute_anew, or no next use -> let go
+//       next use keep -> stays held;   any kind of recompute, or no next use -> let go
 //   after an operator for whose sake a chain made copies:
-//       each copy stays held if the next use is keep or recompute; recompute_anew, swap, or no next
-//       use -> let go
+//       each copy stays held if the next use is keep or recompute, or recompute_late and the
+//       operator is not before the one that it names; recompute_anew, swap, or no next use -> let go
 // A next use in mode swap holds as keep does, but for the gap: the held copy is let go where the
 // gap begins, and a copy loaded from the host is held from where it ends. An output's own tensor is
 // never let go. Letting go only says that no later use reads this copy.
@@ -45,11 +45,15 @@ class CopyPlacement {
         on_host_(graph.tensors().size(), 0),
         loading_(graph.tensors().size(), 0),
         runs_of_(graph.op_count(), 0),
+        position_(graph.op_count(), 0),
         chain_(graph.op_count()) {
     MAGIS_CHECK(decisions.order.size() == graph.op_count(),
                 "order holds " << decisions.order.size() << " of " << graph.op_count());
     MAGIS_CHECK(decisions.modes.size() == graph.edge_count(),
                 "modes hold " << decisions.modes.size() << " of " << graph.edge_count());
+    for (std::size_t k = 0; k < decisions.order.size(); ++k) {
+      position_[decisions.order[k]] = static_cast<int>(k);
+    }
     for (auto op = decisions.order.rbegin(); op != decisions.order.rend(); ++op) {
       for_each_edge(*op, [&](EdgeId edge, TensorId tensor) {
         next_use_[edge] = std::exchange(upcoming_[tensor], edge);
@@ -79,6 +83,10 @@ class CopyPlacement {
   }
 
  private:
+  auto position_of() const {
+    return [this](OpId op) { return position_[op]; };
+  }
+
   template <class Visit>
   void for_each_edge(OpId op, Visit&& visit) const {
     EdgeId edge = graph_.first_edge(op);
@@ -105,13 +113,13 @@ class CopyPlacement {
     for (TensorId copied : chain_results_) {
       const EdgeId next = upcoming_[copied];
       // A copy made in a gap for others: the next use loads its own.
-      const auto in_gap = [&] {
-        return decisions_.modes[next] == Mode::swap &&
-               std::ranges::find(graph_.reads(op), copied) == graph_.reads(op).end();
+      const auto stays = [&](Mode mode) {
+        if (mode == Mode::swap) {
+          return std::ranges::find(graph_.reads(op), copied) != graph_.reads(op).end();
+        }
+        return mode == Mode::keep || keeps_passing_copy(mode, position_[op], position_of());
       };
-      if (!next.valid() || decisions_.modes[next] == Mode::recompute_anew || in_gap()) {
-        held_[copied] = kNotHeld;
-      }
+      if (!next.valid() || !stays(decisions_.modes[next])) held_[copied] = kNotHeld;
     }
     return true;
   }
@@ -265,6 +273,7 @@ class CopyPlacement {
   IdMap<TensorId, uint8_t> loading_;  // the held copy is on its way
   std::vector<Store> stores_;
   IdMap<OpId, int> runs_of_;
+  IdMap<OpId, int> position_;
   IdMap<OpId, ChainRun> chain_;
   std::vector<TensorId> chain_results_;
   std::vector<Pending> pending_;

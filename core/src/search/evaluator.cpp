@@ -12,7 +12,7 @@ namespace {
 
 uint64_t mode_key(EdgeId edge, Mode mode) {
   if (holds(mode)) return 0;  // of gaps, see evaluator_gaps.cpp
-  return mix64(uint64_t{4} * static_cast<uint64_t>(edge.index) + static_cast<uint64_t>(mode));
+  return mix64((static_cast<uint64_t>(edge.index + 1) << 32) + mode.bits());
 }
 
 }  // namespace
@@ -206,14 +206,13 @@ void Evaluator::change_mode(EdgeId edge, Mode mode) {
     release(edge);
   } else if (mode == Mode::keep) {
     mark_dirty(begin);
-    if (old == Mode::recompute_anew) mark_asking(tensor, begin + 1, use_position(edge) - 1);
+    mark_asking(tensor, begin + 1, held_from(edge) - 1);
     hold(edge, previous);
-  } else if (mode == Mode::recompute_anew) {
-    if (holder_[edge] == problem_.edge_op[edge]) return;
+  } else if (held_from(edge) < use_position(edge) && !keeps_copy(mode, held_from(edge))) {
     mark_dirty(held_from(edge));
     release(edge);
   } else {
-    mark_asking(tensor, begin + 1, use_position(edge) - 1);
+    mark_asking(tensor, begin + 1, held_from(edge) - 1);
   }
 }
 
@@ -240,11 +239,8 @@ void Evaluator::release(EdgeId edge) {
 // Segments from `first` to `last` whose chains depended on the tensor's presence.
 void Evaluator::mark_asking(TensorId tensor, int first, int last) {
   if (chains_ == 0) return;
-  const uint64_t bit = filter_bit(tensor);
   for (int k = first; k <= last; ++k) {
-    if ((asked_[at(k)] & bit) == 0) continue;
-    const std::vector<TensorId>& asked = segments_[order_[at(k)]].asked;
-    if (std::ranges::find(asked, tensor) != asked.end()) mark_dirty(k);
+    if (asks_for(tensor, k)) mark_dirty(k);
   }
 }
 
@@ -389,14 +385,26 @@ Decisions Evaluator::decisions() const {
   return decisions;
 }
 
+bool Evaluator::asks_for(TensorId tensor, int position) const {
+  if ((asked_[at(position)] & filter_bit(tensor)) == 0) return false;
+  const std::vector<TensorId>& asked = segments_[order_[at(position)]].asked;
+  return std::ranges::find(asked, tensor) != asked.end();
+}
+
 int Evaluator::first_need(EdgeId edge, int from) const {
   const TensorId tensor = problem_.edge_tensor[edge];
-  const uint64_t bit = filter_bit(tensor);
   const int use = use_position(edge);
   for (int k = from; k < use; ++k) {
-    if ((asked_[at(k)] & bit) == 0) continue;
-    const std::vector<TensorId>& asked = segments_[order_[at(k)]].asked;
-    if (std::ranges::find(asked, tensor) != asked.end()) return k;
+    if (asks_for(tensor, k)) return k;
+  }
+  return use;
+}
+
+int Evaluator::last_need(EdgeId edge) const {
+  const TensorId tensor = problem_.edge_tensor[edge];
+  const int use = use_position(edge);
+  for (int k = use - 1; k > previous_position(edge); --k) {
+    if (asks_for(tensor, k)) return k;
   }
   return use;
 }

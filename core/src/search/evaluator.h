@@ -7,7 +7,9 @@
 //
 //   mode keep            held from the previous use (or the producer) on
 //   mode recompute       held from the first segment in between whose chain needed the tensor, if
-//   any mode recompute_anew  not held
+//                        any
+//   mode recompute_late  as recompute, of the segments from the one that the mode names
+//   mode recompute_anew  not held
 //   mode swap            as keep, but for its gap
 //
 // So   bytes while segment k runs  =  bytes held across its front border (carry)  +  what the
@@ -115,6 +117,8 @@ class Evaluator {
   // The first position from `from` on whose chain looks for the tensor of `edge`, or that of the
   // use.
   int first_need(EdgeId edge, int from) const;
+  // The last position before the use whose chain looks for its tensor, or that of the use.
+  int last_need(EdgeId edge) const;
   // What the program waits for copies, where time() leaves it out: it counts them where they never
   // overlap with computing. Lowers the schedule: slow.
   Picoseconds exposed() const;
@@ -159,6 +163,7 @@ class Evaluator {
 
   static std::size_t at(int position) { return static_cast<std::size_t>(position); }
   static uint64_t order_key(OpId op, int position);
+  bool asks_for(TensorId tensor, int position) const;
   static uint64_t filter_bit(TensorId tensor) { return uint64_t{1} << (tensor.index & 63); }
 
   // ---- links between uses
@@ -214,6 +219,9 @@ class Evaluator {
   void account_operator(OpId op);
   void add_results(OpId op, bool over);
   void update_holds(OpId op);
+  bool keeps_copy(Mode mode, int position) const {
+    return keeps_passing_copy(mode, position, [this](OpId op) { return position_[op]; });
+  }
   bool is_copied(TensorId tensor) const { return copied_[tensor] == stamp_; }
 
   // ---- exchanging (evaluator_exchange.cpp)

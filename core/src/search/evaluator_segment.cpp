@@ -76,7 +76,7 @@ void Evaluator::note_copy(TensorId tensor, OpId consumer, int position) {
     stays_[tensor] = stays_after(use);
     return;
   }
-  stays_[tensor] = use.valid() && mode_[use] == Mode::recompute;
+  stays_[tensor] = use.valid() && keeps_copy(mode_[use], position);
   if (stays_[tensor]) fresh_.holds.push_back(use);
 }
 

@@ -113,6 +113,40 @@ bool Greedy::descend(const GreedyOptions& options, Incumbent& incumbent) {
   return evaluator_.peak() <= options.goal;
 }
 
+namespace {
+
+// How long the tensor is away; swapping is dearest where it is priced.
+int rank(Mode mode) {
+  switch (mode.kind()) {
+    case Mode::keep:
+      return 0;
+    case Mode::recompute:
+      return 1;
+    case Mode::recompute_late:
+      return 2;
+    case Mode::recompute_anew:
+      return 3;
+    case Mode::swap:
+      break;
+  }
+  return 4;
+}
+
+}  // namespace
+
+// The tensor is there sooner.
+void Greedy::list_returns(EdgeId edge) {
+  returns_.clear();
+  for (const Mode mode : {Mode::keep, Mode::recompute}) {
+    if (rank(mode) < rank(evaluator_.mode(edge))) returns_.push_back(mode);
+  }
+  if (evaluator_.mode(edge) != Mode::recompute_anew) return;
+  const int need = evaluator_.last_need(edge);
+  if (need < evaluator_.use_position(edge)) {
+    returns_.push_back(Mode::late(evaluator_.op_at(need)));
+  }
+}
+
 void Greedy::tighten(Bytes allowed) {
   struct Saving {
     Picoseconds time;
@@ -125,8 +159,8 @@ void Greedy::tighten(Bytes allowed) {
     savings.clear();
     for (const EdgeId edge : scorer_.edges()) {
       if (evaluator_.mode(edge) == Mode::swap && !evaluator_.problem().swaps_for_time()) continue;
-      for (const Mode mode : {Mode::keep, Mode::recompute}) {
-        if (mode >= evaluator_.mode(edge)) continue;
+      list_returns(edge);
+      for (const Mode mode : returns_) {
         const std::size_t mark = evaluator_.mark();
         const Picoseconds time = evaluator_.time();
         evaluator_.set_mode(edge, mode);
@@ -142,7 +176,7 @@ void Greedy::tighten(Bytes allowed) {
     for (const Saving& saving : savings) {
       const std::size_t mark = evaluator_.mark();
       const Picoseconds time = evaluator_.time();
-      if (saving.edit.mode >= evaluator_.mode(saving.edit.edge)) continue;
+      if (rank(saving.edit.mode) >= rank(evaluator_.mode(saving.edit.edge))) continue;
       evaluator_.set_mode(saving.edit.edge, saving.edit.mode);
       budget_.count_evaluated();
       if (evaluator_.feasible() && evaluator_.peak() <= allowed && evaluator_.time() < time) {

@@ -62,6 +62,7 @@ class Greedy {
   void collect(Bytes target);
   bool meet_target(Bytes target, Incumbent& incumbent);
   bool apply_best(Bytes target);
+  void list_returns(EdgeId edge);
 
   Evaluator& evaluator_;
   Budget& budget_;
@@ -70,6 +71,7 @@ class Greedy {
   GreedyOptions options_;
   Picoseconds least_time_;  // below it differences of time do not count
   std::vector<Candidate> heap_;
+  std::vector<Mode> returns_;  // of one use
   int64_t version_ = 0;
   Evaluator::Usage usage_;
 };

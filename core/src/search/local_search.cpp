@@ -18,10 +18,23 @@ Mode LocalSearch::other_mode(Mode mode) {
   return other;
 }
 
+// The tensor is there from one of the chains on that need it before this use.
+Mode LocalSearch::later_mode(EdgeId edge) {
+  const int begin = evaluator_.previous_position(edge) + 1;
+  const int use = evaluator_.use_position(edge);
+  const auto between = static_cast<std::size_t>(std::max(1, use - begin));
+  const int need =
+      evaluator_.first_need(edge, begin + static_cast<int>(random_.below(between)));
+  return need < use ? Mode::late(evaluator_.op_at(need)) : Mode::recompute_anew;
+}
+
 Edit LocalSearch::edit_of_use() {
+  constexpr double kLater = 0.3;
   const std::vector<EdgeId>& edges = scorer_.edges();
   const std::size_t i = random_.below(edges.size());
-  return SetModes{std::span(edges).subspan(i, 1), other_mode(evaluator_.mode(edges[i]))};
+  const Mode mode = evaluator_.mode(edges[i]);
+  const bool later = !holds(mode) && random_.chance(kLater);
+  return SetModes{std::span(edges).subspan(i, 1), later ? later_mode(edges[i]) : other_mode(mode)};
 }
 
 Edit LocalSearch::edit_of_class() {

@@ -28,6 +28,7 @@ class LocalSearch {
   Edit edit_of_class();
   Edit move();
   Mode other_mode(Mode mode);
+  Mode later_mode(EdgeId edge);
 
   Evaluator& evaluator_;
   const Scorer& scorer_;

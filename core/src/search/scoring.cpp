@@ -39,10 +39,11 @@ void Scorer::focus(const Evaluator& evaluator, Bytes target) {
 
 Mode Scorer::dropping_mode(const Evaluator& evaluator, EdgeId edge) {
   if (evaluator.is_swapped(evaluator.problem().edge_tensor[edge])) return Mode::keep;
-  switch (evaluator.mode(edge)) {
+  switch (evaluator.mode(edge).kind()) {
     case Mode::keep:
       return Mode::recompute;
     case Mode::recompute:
+    case Mode::recompute_late:
       return evaluator.held_from(edge) < evaluator.use_position(edge) ? Mode::recompute_anew
                                                                       : Mode::keep;
     case Mode::recompute_anew:
@@ -50,6 +51,16 @@ Mode Scorer::dropping_mode(const Evaluator& evaluator, EdgeId edge) {
       break;
   }
   return Mode::keep;
+}
+
+// Where a chain's copy is held and later chains look for it too: held from the next one of these.
+bool Scorer::score_later(const Evaluator& evaluator, EdgeId edge, Scored& later) const {
+  const int next = evaluator.first_need(edge, evaluator.held_from(edge) + 1);
+  if (next >= evaluator.use_position(edge)) return false;
+  later.edit = {edge, Mode::late(evaluator.op_at(next))};
+  later.gain.time = problem_.time[problem_.producer[problem_.edge_tensor[edge]]];
+  return score_absence(static_cast<std::size_t>(evaluator.held_from(edge) + 1),
+                       static_cast<std::size_t>(next), edge, later.gain);
 }
 
 bool Scorer::score(const Evaluator& evaluator, EdgeId edge, Gain& gain) const {
@@ -108,6 +119,10 @@ const std::vector<Scorer::Scored>& Scorer::score_all(const Evaluator& evaluator,
   for (const EdgeId edge : edges_) {
     Scored drop{{edge, dropping_mode(evaluator, edge)}, {}};
     if (drop.edit.mode != Mode::keep && score(evaluator, edge, drop.gain)) scored_.push_back(drop);
+    Scored later;
+    if (drop.edit.mode == Mode::recompute_anew && score_later(evaluator, edge, later)) {
+      scored_.push_back(later);
+    }
     Scored swap{{edge, Mode::swap}, {}};
     if (score_swap(evaluator, edge, swap.gain)) scored_.push_back(swap);
   }

@@ -45,6 +45,7 @@ class Scorer {
 
  private:
   bool score(const Evaluator& evaluator, EdgeId edge, Gain& gain) const;
+  bool score_later(const Evaluator& evaluator, EdgeId edge, Scored& later) const;
   bool score_swap(const Evaluator& evaluator, EdgeId edge, Gain& gain) const;
   bool score_absence(std::size_t begin, std::size_t end, EdgeId edge, Gain& gain) const;
 

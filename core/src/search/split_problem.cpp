@@ -146,6 +146,13 @@ EdgeId carried_edge(const SplitProblem& from, EdgeId edge, const SplitProblem& t
   return {};
 }
 
+// From an operator on that the other graph does not have: from the first chain on.
+Mode carried_mode(const SplitProblem& from, Mode mode, const SplitProblem& to) {
+  if (mode.kind() != Mode::recompute_late) return mode;
+  const auto found = to.by_name.find(unsplit_name(from.graph.name(mode.late_from())));
+  return found == to.by_name.end() ? Mode::recompute : Mode::late(found->second);
+}
+
 void carry_edit(EdgeId edge, Mode mode, Evaluator& evaluator) {
   if (!edge.valid() || !may_set_mode(evaluator, edge, mode)) return;
   const std::size_t mark = evaluator.mark();
@@ -164,7 +171,8 @@ void carry_over(const SplitProblem& from, const Decisions& decisions, SplitProbl
                      IdMap<EdgeId, Mode>(to.graph.edge_count(), Mode::keep)});
   for (std::size_t e = 0; e < decisions.modes.size(); ++e) {
     const Mode mode = decisions.modes[EdgeId(e)];
-    if (mode != Mode::keep) carry_edit(carried_edge(from, EdgeId(e), to), mode, to.evaluator);
+    if (mode == Mode::keep) continue;
+    carry_edit(carried_edge(from, EdgeId(e), to), carried_mode(from, mode, to), to.evaluator);
   }
 }
 

@@ -211,7 +211,9 @@ uint64_t StateHash::position_of(EdgeId edge) const {
 void StateHash::count_edge(EdgeId edge, bool add) {
   const OpId op = graph_.edge_op(edge);
   const uint64_t position = position_of(edge);
-  count(op, fact(Fact::mode, position, static_cast<uint64_t>(modes_[edge])), add);
+  const Mode mode = modes_[edge];
+  const uint64_t from = mode.kind() == Mode::recompute_late ? colour(mode.late_from()) : 0;
+  count(op, fact(Fact::mode, position, uint64_t{mode.kind()}, from), add);
   const Gap& gap = gaps_[edge];
   if (!gap.use.valid()) return;
   count(op, fact(Fact::gap, position, colour(gap.release), colour(gap.load)), add);

@@ -120,6 +120,48 @@ TEST(Lower, ACopyMadeByAChainServesTheNextUse) {
             "free %d, %a.1\n");
 }
 
+// %d and %e ask for %b again, whose chains ask for %a; %f reads the %a of the second one.
+TEST(Lower, LateKeepsNoCopyOfEarlierChains) {
+  const std::string text = R"(magis 1
+device cpu
+batch %x "x" : f32[16,16]
+%a = aten.mm(%x, %x) : f32[16,16]
+%b = aten.mm(%a, %x) : f32[16,16]
+%c = aten.mm(%b, %x) : f32[16,16]
+%d = aten.mm(%c, %b) : f32[16,16]
+%e = aten.mm(%d, %b) : f32[16,16]
+%f = aten.mm(%e, %a) : f32[16,16]
+output loss "" %f
+)";
+  const auto with = [&](Mode mode) {
+    return lowered(text, {{{"d", "b"}, Mode::recompute},
+                          {{"e", "b"}, Mode::recompute_anew},
+                          {{"f", "a"}, mode}});
+  };
+  constexpr OpId kD(3);
+  constexpr OpId kE(4);
+  constexpr OpId kF(5);
+  EXPECT_EQ(with(Mode::late(kE)),
+            "run %a\n"
+            "run %b\n"
+            "free %a\n"
+            "run %c\n"
+            "free %b\n"
+            "run %a as .1\n"
+            "run %b as .1 reading %a.1\n"
+            "free %a.1\n"
+            "run %d reading %b.1\n"
+            "free %c, %b.1\n"
+            "run %a as .2\n"
+            "run %b as .2 reading %a.2\n"
+            "run %e reading %b.2\n"
+            "free %d, %b.2\n"
+            "run %f reading %a.2\n"
+            "free %e, %a.2\n");
+  EXPECT_EQ(with(Mode::late(kD)), with(Mode::recompute));
+  EXPECT_EQ(with(Mode::late(kF)), with(Mode::recompute_anew));
+}
+
 TEST(Lower, AnewMakesItsOwnCopy) {
   EXPECT_EQ(lowered(kChain, {{{"d", "b"}, Mode::recompute}, {{"e", "a"}, Mode::recompute_anew}}),
             "run %a\n"

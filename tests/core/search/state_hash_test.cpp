@@ -227,7 +227,9 @@ TEST(StateHash, RelabelledGraphsHashAlike) {
     Decisions carried{{}, IdMap<EdgeId, Mode>(graph.edge_count(), Mode::keep)};
     for (const OpId op : decisions.order) carried.order.push_back(other.op[op]);
     for (std::size_t e = 0; e < graph.edge_count(); ++e) {
-      carried.modes[other.edge(graph, EdgeId(e))] = decisions.modes[EdgeId(e)];
+      const Mode mode = decisions.modes[EdgeId(e)];
+      carried.modes[other.edge(graph, EdgeId(e))] =
+          mode.kind() == Mode::recompute_late ? Mode::late(other.op[mode.late_from()]) : mode;
     }
     hash.load(decisions);
     relabelled.load(carried);
@@ -307,7 +309,7 @@ TEST(StateHash, AMillionStatesAreToldApart) {
     uint8_t next = 0;
     if (digit < opened.edge_count()) {
       next = static_cast<uint8_t>(random.below(4));
-      hash.set_mode(EdgeId(digit), static_cast<Mode>(next));
+      hash.set_mode(EdgeId(digit), static_cast<Mode::Kind>(next));
     } else {
       FissionRegion& region = regions[digit - opened.edge_count()];
       if (digits[digit] != 0) hash.remove_region(region);

@@ -1,6 +1,7 @@
 #include "support/random_decisions.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "magis/schedule/program.h"
@@ -33,7 +34,9 @@ Decisions random_decisions(const Graph& graph, Random& random, int percent) {
     const Tensor& tensor = graph.tensor(graph.edge_tensor(EdgeId(e)));
     if (tensor.is_input || !recomputable(graph, tensor.producer)) continue;
     if (random.below(100) >= static_cast<uint64_t>(percent)) continue;
-    decisions.modes[EdgeId(e)] = random.below(2) == 0 ? Mode::recompute : Mode::recompute_anew;
+    const Mode modes[] = {Mode::recompute, Mode::recompute_anew,
+                          Mode::late(OpId(random.below(graph.op_count())))};
+    decisions.modes[EdgeId(e)] = modes[random.below(std::size(modes))];
     if (!lower(graph, decisions)) decisions.modes[EdgeId(e)] = Mode::keep;
   }
   return decisions;

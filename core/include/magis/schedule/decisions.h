@@ -10,16 +10,47 @@
 
 namespace magis {
 
-enum class Mode : uint8_t {
-  keep,       // read what is live; nothing is dropped on account of this use
-  recompute,  // dropped after its previous use (or after it was made) and made again right before
-              // this one
-  recompute_anew,  // as recompute, and a copy that an earlier chain happened to make is dropped too
-  swap,            // kept on the host for a while: a Gap says from when to when
+class Mode {
+ public:
+  enum Kind : uint32_t {
+    keep,       // read what is live; nothing is dropped on account of this use
+    recompute,  // dropped after its previous use (or after it was made) and made again right before
+                // this one, unless a chain in between makes a copy: that one is kept
+    recompute_anew,  // as recompute, and copies that earlier chains happen to make are dropped too
+    swap,            // kept on the host for a while: a Gap says from when to when
+    recompute_late,  // as recompute, but copies are kept from late_from() on alone: chains of
+                     // operators before it drop theirs. So checkpoints nest, as in optimal
+                     // schedules of chains: what a long chain passes through is made once more by a
+                     // shorter one, and stays from there on
+  };
+
+  constexpr Mode(Kind kind = keep) : bits_(kind) {}  // NOLINT: each is a mode
+  static constexpr Mode late(OpId from) {
+    return Mode(recompute_late | static_cast<uint32_t>(from.index) << kKindBits);
+  }
+
+  constexpr Kind kind() const { return static_cast<Kind>(bits_ & ((1U << kKindBits) - 1)); }
+  constexpr OpId late_from() const { return OpId(static_cast<int32_t>(bits_ >> kKindBits)); }
+  constexpr uint32_t bits() const { return bits_; }  // different for different modes
+  friend constexpr bool operator==(Mode, Mode) = default;
+
+ private:
+  static constexpr int kKindBits = 3;
+  explicit constexpr Mode(uint32_t bits) : bits_(bits) {}
+
+  uint32_t bits_;
 };
 
 // Before a use in this mode the tensor is not simply dropped.
 inline bool holds(Mode mode) { return mode == Mode::keep || mode == Mode::swap; }
+
+// Whether a copy that the chain of the operator at `position` makes in passing is kept for a later
+// use in this mode. position_of: of an operator in the order.
+template <class PositionOf>
+bool keeps_passing_copy(Mode mode, int position, PositionOf&& position_of) {
+  return mode == Mode::recompute ||
+         (mode.kind() == Mode::recompute_late && position >= position_of(mode.late_from()));
+}
 
 // A tensor's absence from the device before a use in mode swap (paper section 5.2, Store and Load).
 struct Gap {
