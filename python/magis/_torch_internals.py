@@ -57,11 +57,13 @@ __all__ = [
     "fake_like",
     "foreach_add",
     "forward_sequence_number",
+    "functionalises_itself",
     "graph_module",
     "has_communication_hooks",
     "has_data_mutation",
     "has_python_formula",
     "ignored_parameters",
+    "is_written_base",
     "node_sequence_number",
     "note_step",
     "optimizer_hooks",
@@ -71,6 +73,8 @@ __all__ = [
     "pretend_compiling",
     "pytree",
     "reads_answered",
+    "replace_functional",
+    "runs_in_onednn",
     "tensor_hooks",
     "to_functional",
     "trace",
@@ -151,6 +155,37 @@ def has_python_formula(operator: OpOverload) -> bool:
     return operator in global_decomposition_table["meta"] or (
         operator in global_decomposition_table["post_autograd"]
     )
+
+
+def runs_in_onednn(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias_sizes: list[int] | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> bool:
+    """Whether the convolution's gradients are computed by oneDNN.
+
+    Relies on: PyTorch chooses among its kernels by shapes, dtypes, devices and settings alone;
+    oneDNN's transposed convolution, which has no name in Python, is numbered after the other one.
+    """
+    backend = torch._C._select_conv_backend(
+        x,
+        weight,
+        bias=None,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        transposed=transposed,
+        output_padding=output_padding,
+        groups=groups,
+        bias_sizes=bias_sizes,
+    )
+    return int(backend) - int(torch._C._ConvBackend.Mkldnn) in (0, 1)
 
 
 def graph_module(root: torch.nn.Module, graph: torch.fx.Graph) -> torch.fx.GraphModule:
@@ -277,6 +312,35 @@ def pretend_compiling() -> Iterator[None]:
     """
     with mock.patch.object(torch.compiler, "_is_compiling_flag", True):
         yield
+
+
+def is_written_base(tensor: torch.Tensor) -> bool:
+    """Whether something wrote in place to the wrapper, which is no view of another one.
+
+    Relies on: the wrapper keeps the strides that it was made with, whatever it stands for now.
+    """
+    return (
+        isinstance(tensor, FunctionalTensor)
+        and tensor.is_base_tensor()
+        and has_data_mutation(tensor)
+    )
+
+
+def replace_functional(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """From now on the wrapper `tensor` stands for what the wrapper `value` stands for."""
+    assert isinstance(tensor, FunctionalTensor)
+    tensor.replace_(unwrap_functional(value))
+    tensor.commit_update()
+    tensor.sync()
+
+
+def functionalises_itself(operator: OpOverload) -> bool:
+    """Whether an operator that writes to its operands says itself what it is without that.
+
+    Relies on: it has a kernel for the dispatch key of functionalisation.
+    """
+    key = torch._C.DispatchKey.Functionalize
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key))
 
 
 class _PlainCheckpointFunction:

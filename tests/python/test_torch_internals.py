@@ -165,6 +165,44 @@ def test_functional_tensors() -> None:
     assert torch.equal(module(torch.zeros(2)), torch.tensor([1.0, 0.0]))
 
 
+def test_wrappers_keep_their_strides_and_stand_for_what_they_are_given() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with internals.FunctionalTensorMode():
+            piece = internals.to_functional(x).unsafe_chunk(2, 1)[0]
+            assert not internals.is_written_base(piece)
+            piece.add_(1)
+            assert internals.is_written_base(piece)
+            assert not internals.is_written_base(piece[0])
+            assert piece.stride() == (4, 1)
+            assert internals.unwrap_functional(piece).stride() == (2, 1)
+            internals.replace_functional(piece, torch.nn.functional.pad(piece, (0, 2))[:, :2])
+            assert internals.unwrap_functional(piece).stride() == (4, 1)
+            return internals.unwrap_functional(piece.exp())
+
+    with fake_mode() as mode:
+        x = internals.fake_like(mode, torch.empty(3, 4), torch.device("cpu"))
+        module = internals.trace(function, x)
+    assert torch.equal(module(torch.zeros(3, 4)), torch.ones(3, 2).exp())
+
+
+def test_operators_with_a_functional_form_of_their_own_are_known() -> None:
+    assert internals.functionalises_itself(torch.ops.aten.add_.Tensor)
+    library = torch.library.Library("magis_internals", "DEF")
+    library.define("write(Tensor(a!) x) -> ()")
+    assert not internals.functionalises_itself(torch.ops.magis_internals.write.default)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_say_whether_they_run_in_onednn(transposed: bool) -> None:
+    for dtype, expected in (
+        (torch.float32, torch.backends.mkldnn.is_available()),
+        (torch.double, 0),
+    ):
+        x, weight = torch.zeros(2, 3, 6, 6, dtype=dtype), torch.zeros(3, 3, 2, 2, dtype=dtype)
+        how = ([3], [1, 1], [0, 0], [1, 1], transposed, [0, 0], 1)
+        assert internals.runs_in_onednn(x, weight, *how) == bool(expected)
+
+
 def test_backward_knows_its_forward_operator() -> None:
     """The number of the node being run is the one that was last when its operator ran."""
 

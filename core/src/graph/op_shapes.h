@@ -13,6 +13,10 @@ inline const Type* operand_type(const Graph& graph, const Operator& op, std::siz
   return id == nullptr || !graph.value(*id).type.defined ? nullptr : &graph.value(*id).type;
 }
 
+// Of a kernel whose scratch depends on what its operands hold: none is certain. What is measured
+// (Operator::scratch) is the most that a run may take.
+inline Bytes uncertain_scratch(const Graph&, const Operator&) { return 0; }
+
 inline double elements(const Type& type) { return static_cast<double>(element_count(type.shape)); }
 
 // Length of the dimension `from_end` places before the last (0: the last).

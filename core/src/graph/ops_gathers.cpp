@@ -1,6 +1,7 @@
 // Indexing and embeddings. Sums into places met more than once may come out in another order of
 // addition on CUDA; they are pure.
 #include "graph/axes_families.h"
+#include "graph/op_shapes.h"
 #include "graph/op_table_builder.h"
 
 namespace magis {
@@ -29,7 +30,9 @@ void add_gathers(OpTableBuilder& table) {
   table.pure({"aten.embedding_dense_backward"}).axes(embedding_dense_backward);
   table.pure({"aten._embedding_bag", "aten._embedding_bag_forward_only"}).axes(embedding_bag);
   table.pure({"aten.embedding_renorm", "aten._embedding_bag_dense_backward",
-              "aten._embedding_bag_per_sample_weights_backward", "aten._embedding_bag_backward"});
+              "aten._embedding_bag_per_sample_weights_backward"});
+  // Empty bags need no gradient.
+  table.add("aten._embedding_bag_backward", Purity::pure).scratch = uncertain_scratch;
 }
 
 }  // namespace magis

@@ -69,7 +69,10 @@ void add_matmuls(OpTableBuilder& table) {
   table.pure({"aten._cdist_backward"}).axes("b*pr, b*pM, b*rM, _, b*pr -> b*pM+r");
   table.pure({"aten._euclidean_dist"}).axes("pM, rM -> pr");
   // Each matrix of a batch by itself.
-  table.pure({"aten.cholesky_inverse", "aten.linalg_matrix_exp"}).axes("b*.. -> b*..");
+  table.pure({"aten.cholesky_inverse"}).axes("b*.. -> b*..");
+  OpInfo& exponential = table.add("aten.linalg_matrix_exp", Purity::pure);
+  exponential.axes = "b*.. -> b*..";
+  exponential.scratch = uncertain_scratch;  // the series is as long as the norm asks
   table.pure({"aten.linalg_inv_ex", "aten.linalg_cholesky_ex"}).axes("b*.. -> b*.., b*");
   table.pure({"aten.linalg_solve_triangular"}).axes("b*.., b*.. -> b*..");
   table.pure({"aten._linalg_det"}).axes("b*.. -> b*, b*.., b*.");

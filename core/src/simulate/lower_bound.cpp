@@ -3,7 +3,8 @@
 // Look at the moment when operator v runs for the first time (its own run, not a copy's). Held
 // then, each in a storage of its own:
 //   1. a copy of every distinct tensor that v reads and that is not an input, and v's results, and
-//   v's scratch;
+//   v's scratch, as far as it is certain: measured it may be more than some runs take, if the op
+//   table's formula says less, or if the operator is unknown;
 //      if v runs in place, one operand and the first result share a storage, so the largest operand
 //      that may be overwritten is counted once;
 //   2. every output made by an ancestor of v: own runs respect precedence, and an output is held
@@ -60,7 +61,7 @@ class WorkingSets {
 
   // Bytes that every plan holds while `op` runs for the first time.
   Bytes of(OpId op) const {
-    Bytes bytes = across_[op] + costs_.scratch[op];
+    Bytes bytes = across_[op] + certain_scratch(op);
     for (TensorId read : graph_.reads(op)) bytes += costs_.bytes[read];
     for (TensorId made : graph_.makes(op)) bytes += costs_.bytes[made];
     Bytes saved = 0;
@@ -72,6 +73,14 @@ class WorkingSets {
   }
 
  private:
+  Bytes certain_scratch(OpId op) const {
+    const OpInfo& info = *graph_.op(op).info;
+    if (info.purity == Purity::opaque) return 0;
+    const Bytes counted = costs_.scratch[op];
+    return info.scratch == nullptr ? counted
+                                   : std::min(counted, info.scratch(graph_, graph_.op(op)));
+  }
+
   // Records where `id` is held for certain, if it is an output or cannot be recomputed.
   void add_survivor(TensorId id) {
     const Tensor& tensor = graph_.tensor(id);

@@ -16,6 +16,7 @@ from magis._torch_internals import OpOverload
 from magis.capture import scalars
 from magis.capture.builder import Builder
 from magis.capture.constants import Constants
+from magis.capture.embedding_bags import EMBEDDING_BAG_RULES
 from magis.capture.factories import FACTORY_RULES
 from magis.capture.ir import Graph, Value
 from magis.capture.losses import LOSS_RULES
@@ -26,7 +27,12 @@ from magis.capture.trace import Traced
 from magis.capture.views import VIEW_RULES, strided_view
 from magis.errors import CaptureError
 
-RULES: dict[OpOverload, Rule] = {**VIEW_RULES, **FACTORY_RULES, **LOSS_RULES}
+RULES: dict[OpOverload, Rule] = {
+    **VIEW_RULES,
+    **FACTORY_RULES,
+    **LOSS_RULES,
+    **EMBEDDING_BAG_RULES,
+}
 
 
 class CanonicalPass:

@@ -2,7 +2,8 @@
 
 The formulas for fake tensors in PyTorch 2.13 are wrong for normalisation in reduced precision on
 the CPU: statistics come out in the input's dtype, while the kernels keep them in the weight's. And
-batch norm's gradient with respect to its input comes out even where nobody asked for it.
+batch norm's gradient with respect to its input comes out even where nobody asked for it, while that
+of a convolution's weight does not, which oneDNN makes whenever the bias's is asked for.
 
 A PyTorch without CUDA cannot differentiate fake CUDA tensors (it aborts). A step for a GPU is then
 traced on fakes of the meta device: the same operators but for attention, which comes out as matrix
@@ -88,6 +89,8 @@ class TrueFakeTensorMode(FakeTensorMode):  # type: ignore[misc]
     ) -> Any:
         if self.promised is not None and shaped_by_data(func, kwargs or {}):
             return self._as_promised(args)
+        if _weight_comes_along(func, args):
+            return self._with_gradient_of_weight(func, args)
         if has_no_formula(func) and _on_cpu(args):
             layouts = true_layouts(func, args, kwargs or {})
             if layouts is not None:
@@ -111,6 +114,14 @@ class TrueFakeTensorMode(FakeTensorMode):  # type: ignore[misc]
                 else torch.empty_strided(result.shape, result.stride(), dtype=dtype)
                 for result, dtype in zip(results, dtypes_of(args), strict=True)
             )
+
+    def _with_gradient_of_weight(self, func: OpOverload, args: tuple[Any, ...]) -> Any:
+        asked = args[10]
+        results = self.__torch_dispatch__(func, (), (*args[:10], [asked[0], True, asked[2]]))
+        if args[2].dim() != 3:
+            return results
+        with self:  # lines run as images, and what nobody asked for stays one
+            return results[0], results[1].unsqueeze(2), results[2]
 
     def _as_viewed(self, base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
         """`view` with the strides that views really get. They differ from the formula's where a
@@ -143,6 +154,16 @@ class TrueFakeTensorMode(FakeTensorMode):  # type: ignore[misc]
                 for like in self.promised
             ]
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _weight_comes_along(func: Any, args: Sequence[Any]) -> bool:
+    """Whether a convolution makes the gradient of its weight although nobody asks for it."""
+    return (
+        func is _aten.convolution_backward.default
+        and bool(args[10][2])
+        and not args[10][1]
+        and internals.runs_in_onednn(*args[1:10])
+    )
 
 
 def _on_cpu(args: Sequence[Any]) -> bool:

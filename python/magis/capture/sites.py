@@ -26,8 +26,10 @@ from magis import _torch_internals as internals
 from magis._torch_internals import OpOverload
 from magis.capture import operators
 from magis.capture.fakes import TrueFakeTensorMode
+from magis.capture.functional_forms import run_functionally, writes_unseen, written
 from magis.capture.ir import Site
 from magis.capture.reads import Reader, is_mask, shaped_by_data
+from magis.capture.written_layouts import lay_out_written
 from magis.errors import CaptureError
 
 _aten = torch.ops.aten
@@ -139,8 +141,8 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         site = self.site_here()
         for tensor in _outside_tensors(args, kwargs):
             self.outside[id(tensor)] = tensor
-            written = func._schema.is_mutable and len(args) > 0 and tensor is args[0]
-            _check_outside_tensor(tensor, written, site)
+            is_written = any(tensor is target for target in written(func, args, kwargs))
+            _check_outside_tensor(tensor, is_written, site)
         if func is _aten._local_scalar_dense.default:
             return self.reader.number(args[0], site)
         if func is _aten.equal.default:
@@ -151,10 +153,13 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
             return result
         if func in _INDEXING and any(map(is_mask, args[1])):
             args = (args[0], self._without_masks(args[1], site), *args[2:])
+        lay_out_written(func, _tensors(args, kwargs))
         if func is _aten.bernoulli_.float:
             result = _bernoulli_in_memory_order(site, *args, **kwargs)
         elif func is _aten.mkldnn_rnn_layer.default:
             result = operators.rnn_layer(*args, **kwargs)
+        elif writes_unseen(func):
+            result = run_functionally(func, args, kwargs, place(site))
         elif shaped_by_data(func, kwargs):
             result = self._shaped_by_data(func, args, kwargs, site)
         else:
@@ -304,9 +309,15 @@ def _fill_masked(
 
 def _outside_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     """Real tensors that the step closes over, among an operator's arguments."""
+    for tensor in _tensors(args, kwargs):
+        if not isinstance(tensor, internals.FunctionalTensor):
+            yield tensor
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     for value in (*args, *kwargs.values()):
         for item in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(item, torch.Tensor) and not isinstance(item, internals.FunctionalTensor):
+            if isinstance(item, torch.Tensor):
                 yield item
 
 

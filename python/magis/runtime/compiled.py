@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import magis.capture.operators  # noqa: F401  plans may use these
+from magis.capture.functional_forms import find_functional_form
 from magis.capture.text import DTYPE_WORDS
 from magis.errors import PlanError
 from magis.runtime.host_pool import HostPool
@@ -53,6 +54,8 @@ class CompiledPlan:
         self._host = host or HostPool(device)
         self._device = device
         self._names: dict[str, Any] = {}
+        # All are looked up, so that the code below finds them.
+        self.draws_random_numbers = sum(map(is_random, graph.operator_counts())) > 0
         if device.type != "meta":  # there is nothing to run, and perhaps no device to copy from
             self._define()
             if self.host_bytes:
@@ -60,7 +63,6 @@ class CompiledPlan:
         self.constants = [
             load_constant(entry, device) for entry in self.inputs if entry.kind == "const"
         ]
-        self.draws_random_numbers = any(map(is_random, graph.operator_counts()))
 
     def _define(self) -> None:
         lines = self.source.splitlines(keepends=True)
@@ -139,9 +141,17 @@ def load_constant(entry: _core.Input, device: torch.device) -> torch.Tensor:
 
 def operator_named(name: str) -> Any:
     """The overload that the text calls `aten.mm` or `aten.add.Tensor`."""
-    namespace, operator, *overload = name.split(".")
-    packet = getattr(getattr(torch.ops, namespace), operator)
-    return getattr(packet, overload[0] if overload else "default")
+    namespace, operator, *rest = name.split(".")
+    overload = rest[0] if rest else "default"
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    if packet is None or overload not in packet.overloads():
+        form = find_functional_form(namespace, operator, overload)
+        if form is not None:
+            return form
+        raise PlanError(
+            f"there is no operator {name} in this process; import the module that registers it"
+        )
+    return getattr(packet, overload)
 
 
 def is_random(name: str) -> bool:

@@ -174,6 +174,15 @@ class Step:
             f"{self._plan_cache} plans kept>"
         )
 
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        """What copy, deepcopy and pickle ask for."""
+        raise MagisError(
+            "a step cannot be copied or pickled: it holds compiled plans of one model, whose "
+            "weights it reads where they are. Copy or save the model, and call magis.optimize on "
+            "the copy (plans are kept: it takes moments); step.save(path) writes the plan to a "
+            "file"
+        )
+
     def _key_of(self, arguments: Arguments) -> Key:
         if not self._view.is_current():
             self._view = ModelView(self._workshop.model)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from magis.capture.functional_forms import find_functional_form
 from magis.errors import PlanError
 
 
@@ -15,13 +16,15 @@ def find_operator(name: str) -> Callable[..., Any]:
     """The callable that the text language's `<namespace>.<operator>[.<overload>]` means."""
     if name in _OWN_OPERATORS:
         return _OWN_OPERATORS[name]
-    namespace, operator, *overload = name.split(".")
-    found: Callable[..., Any]
+    namespace, operator, *rest = name.split(".")
+    overload = rest[0] if rest else "default"
+    found: Callable[..., Any] | None
     try:
-        packet = getattr(getattr(torch.ops, namespace), operator)
-        found = getattr(packet, overload[0] if overload else "default")
+        found = getattr(getattr(getattr(torch.ops, namespace), operator), overload)
     except AttributeError:
-        raise PlanError(f"there is no operator {name} in this PyTorch") from None
+        found = find_functional_form(namespace, operator, overload)
+    if found is None:
+        raise PlanError(f"there is no operator {name} in this PyTorch")
     return found
 
 

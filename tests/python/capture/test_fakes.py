@@ -58,3 +58,18 @@ class TestNormalisation:
         saved = (running, running, results[1], results[2])
         for mask in itertools.product([True, False], repeat=3):
             assert_faked(backward, x, x, w, *saved, True, 1e-5, list(mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_gradients_of_convolutions_that_come_out_though_nobody_asks(
+    dims: int, transposed: bool, dtype: torch.dtype
+) -> None:
+    x = torch.randn(2, 3, *[6] * dims, dtype=dtype)
+    w = torch.randn(*((3, 4) if transposed else (4, 3)), *[2] * dims, dtype=dtype)
+    how = ([1] * dims, [0] * dims, [1] * dims, transposed, [0] * dims, 1)
+    grad = torch.randn_like(aten.convolution.default(x, w, None, *how))
+    for mask in itertools.product([True, False], repeat=3):
+        if any(mask):
+            assert_faked(aten.convolution_backward.default, grad, x, w, [4], *how, list(mask))

@@ -95,3 +95,61 @@ def test_noise_on_transposed_tensors(noise: Callable[[torch.Tensor], torch.Tenso
         return (h + noise(h)).square().mean()
 
     check_step(nn.Linear(24, 24), loss, torch.randn(40, 24))
+
+
+class Gru(nn.Module):
+    """Over batches that come whole or, with lengths, packed; two layers, both directions."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.gru = nn.GRU(5, 24, 2, bidirectional=True, dropout=0.3, **options)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
+        if lengths is None:
+            return self.gru(x)[0]  # type: ignore[no-any-return]
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0])[0]
+
+
+# Twenty-four columns, of which vectors hold eight or sixteen: in rows of their own, as eager has
+# them, other elements are the rest than in all rows as one.
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_gates_of_a_gru_round_as_in_eager(batch_first: bool, packed: bool) -> None:
+    lengths = (torch.tensor([3, 7, 5, 6, 2, 7, 4]),) if packed else ()
+    model = Gru(batch_first=batch_first and not packed)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        check_step(model, squares, (torch.randn(7, 7, 5), *lengths))
+
+
+def test_gates_of_a_gru_cell_round_as_in_eager() -> None:
+    cell = nn.GRUCell(5, 24)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        check_step(cell, lambda m, x: m(m.weight_ih.new_ones(7, 5), m(x)).sum(), torch.randn(7, 5))
+
+
+def test_cells_of_an_lstm_round_as_in_eager() -> None:
+    def loss(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        state = None
+        for _ in range(3):
+            state = m(x, state)
+        return state[0].square().sum() + state[1].sum()  # type: ignore[index, no-any-return]
+
+    check_step(nn.LSTMCell(5, 24), loss, torch.randn(7, 5))
+    double = nn.LSTM(5, 24, 2, bidirectional=True, dropout=0.3).double()
+    check_step(double, lambda m, x: m(x)[0].square().mean(), torch.randn(4, 7, 5).double())
+
+
+def test_what_is_not_exact_reads_the_strides_that_in_place_operators_left() -> None:
+    def loss(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        pieces = m(x).unsafe_chunk(3, 1)
+        return pieces[0].add_(1).sigmoid_().sum() + pieces[1].mul(2).sum()
+
+    text = check_step(nn.Linear(5, 72), loss, torch.randn(7, 5)).text
+    (read,) = (
+        line.split("(%")[1].split(")")[0] for line in text.splitlines() if "sigmoid(" in line
+    )
+    (made,) = (line for line in text.splitlines() if line.startswith(f"%{read} ="))
+    assert "f32[7,24]{72,1}" in made

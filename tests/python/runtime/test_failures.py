@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import traceback
 import weakref
@@ -20,7 +22,7 @@ from runtime_support import (
     token_batch,
 )
 
-from magis.errors import TornStep
+from magis.errors import MagisError, TornStep
 from magis.runtime.interrupts import DeferredInterrupt
 
 
@@ -192,3 +194,11 @@ def test_an_interrupt_is_deferred_to_the_end_of_the_block():
         block()
     assert reached == [True]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("copy_of", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_step_is_not_copied_and_says_what_to_copy(copy_of):
+    step = plan(Line(), squares, (torch.ones(2),))
+    with pytest.raises(MagisError, match=r"a step cannot be copied or pickled.*magis\.optimize"):
+        copy_of(step)
+    step(torch.ones(2))  # still works
