@@ -39,9 +39,11 @@ output loss "" %c
 // What a matrix's exponential takes depends on its norm; of an unknown operator nothing is known.
 TEST(LowerBound, CountsNoScratchThatOnlySomeRunsTake) {
   for (const std::string op : {"aten.linalg_matrix_exp", "users.operator"}) {
-    const Bound bound = bound_of("batch %x \"x\" : f32[10]\n%a = aten.mm(%x, %x) : f32[10,10]\n%b = " +
-                                 op +
-                                 "(%a) : f32[10,10] scratch 5000\noutput loss \"\" %b\n");
+    const Bound bound = bound_of(R"(batch %x "x" : f32[10]
+%a = aten.mm(%x, %x) : f32[10,10]
+%b = )" + op + R"((%a) : f32[10,10] scratch 5000
+output loss "" %b
+)");
     EXPECT_EQ(bound.bytes, 40 + 400 + 400) << op;
   }
 }

@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import handwritten
 import pytest
 import tiny_packages
+import users_models
 from probe import in_a_child
 
 LIST = Path(__file__).with_name("transformers.txt")
@@ -27,7 +27,7 @@ def outcome(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", handwritten.CASES)
+@pytest.mark.parametrize("name", users_models.CASES)
 def test_handwritten(name: str) -> None:
     found = outcome(f"handwritten/{name}")
     if name in REFUSED:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from handwritten import Lambda, case, floats, squares
+from handwritten import CASES, Lambda, case, floats, squares
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
