@@ -50,7 +50,8 @@ def build(name: str) -> tuple[nn.Module, Any, list[Any]]:
 
         return tiny_packages.build(model)
     import handwritten
-    import users_models  # noqa: F401  more cases of the same list
+    import users_losses  # noqa: F401  more cases of the same list
+    import users_models  # noqa: F401
 
     return handwritten.build(model)
 

@@ -7,9 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import handwritten
 import pytest
 import tiny_packages
-import users_models
+import users_losses  # noqa: F401  more cases of the same list
+import users_models  # noqa: F401
 from probe import in_a_child
 
 LIST = Path(__file__).with_name("transformers.txt")
@@ -27,7 +29,7 @@ def outcome(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", users_models.CASES)
+@pytest.mark.parametrize("name", handwritten.CASES)
 def test_handwritten(name: str) -> None:
     found = outcome(f"handwritten/{name}")
     if name in REFUSED:
