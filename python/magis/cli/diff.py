@@ -11,15 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from magis.cli.files import check_distinct, check_writable
 from magis.cli.options import Json, Profile, device_profile
 from magis.cli.outcome import Outcome
-from magis.cli.subject import Subject, read_subject
+from magis.cli.subject import Subject, read_subjects
 from magis.report.differences import Section, Side, differences
 from magis.report.wrapping import Dotted
 
 if TYPE_CHECKING:
-    from magis import _core
+    pass
 
 _PLAN = "A plan (from `magis optimize`), or a graph, which is taken in program order."
 
@@ -45,11 +44,7 @@ def diff(
     Their figures, what each runs in parts, computes again or keeps on the host, and what is live
     at their peaks.
     """
-    if output is not None:
-        check_distinct({"the first plan": first, "--output": output})
-        check_distinct({"the second plan": second, "--output": output})
-        check_writable(output, "--output")
-    subjects = [read_subject(path) for path in (first, second)]
+    subjects = read_subjects([first, second], {"--output": output})
     names = _names(first, second)
     # A graph has no profile of its own: it is set beside the other's.
     profiles = [subject.profile for subject in subjects]
@@ -90,8 +85,7 @@ def _side(subject: Subject, name: str, device: str | None) -> Side:
     plan = subject.plan or _core.Plan.program_order(subject.graph)
     if subject.report is not None and subject.profile == str(profile):
         return Side(name, plan, profile, subject.report.edits, subject.report)
-    captured = subject.graph if subject.report is None else subject.report.captured
-    before = _core.Plan.program_order(captured or plan.graph)
+    before = _core.Plan.program_order(subject.captured or plan.graph)
     edits = find_edits(plan, before.simulate(profile), plan.simulate(profile))
     report = None if subject.report is None else replace(subject.report, edits=edits)
     return Side(name, plan, profile, edits, report)
@@ -108,12 +102,7 @@ def _captured(subject: Subject) -> str | None:
     """The fingerprint of the graph that a plan was made for; None if it is not known."""
     from magis.runtime.plan_file import captured_fingerprint
 
-    graph: _core.Graph | None = subject.graph
-    if subject.report is not None:
-        graph = subject.report.captured
-    elif subject.graph.altered:
-        graph = None
-    return None if graph is None else captured_fingerprint(graph)
+    return None if subject.captured is None else captured_fingerprint(subject.captured)
 
 
 def _table(section: Section) -> Table:

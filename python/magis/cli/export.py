@@ -9,11 +9,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from magis.cli.files import check_distinct, check_writable
 from magis.cli.options import GraphOrPlanFile, Json, Profile, device_profile
 from magis.cli.outcome import Outcome
 from magis.cli.status import UsageError
-from magis.cli.subject import read_subject
+from magis.cli.subject import read_subjects
 from magis.report.text import bytes_text, plural
 from magis.report.viewers.drawing import FRAMES
 from magis.report.viewers.files import facts_of, write_snapshot, write_trace
@@ -53,11 +52,7 @@ def export(
     """
     if snapshot is None and trace is None:
         raise UsageError("nothing to write; add --snapshot out.pickle or --trace out.json, or both")
-    check_distinct({"the input": file, "--snapshot": snapshot, "--trace": trace})
-    for option, path in (("--snapshot", snapshot), ("--trace", trace)):
-        if path is not None:
-            check_writable(path, option)
-    subject = read_subject(file)
+    (subject,) = read_subjects([file], {"--snapshot": snapshot, "--trace": trace})
     plan = subject.plan or _program_order(subject.graph)
     profile = device_profile(device or subject.profile, subject.graph.device)
     record = predicted(plan, profile)

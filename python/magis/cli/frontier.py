@@ -19,7 +19,7 @@ from magis.report.text import plural
 from magis.runtime.frontier import choose, nearest_text
 from magis.runtime.frontier_folder import check_replaceable, read_index, read_point
 from magis.runtime.frontier_search import frontier_of
-from magis.runtime.plan_file import captured_graph
+from magis.runtime.plan_file import captured_graph, checked_report
 from magis.runtime.progress import search_progress
 
 if TYPE_CHECKING:
@@ -164,7 +164,13 @@ def choose_from(folder: Path, limit: Limit) -> Chosen:
     plan, saved = read_point(index, position)
     target = target_of(limit, figures.baseline_peak_bytes, figures.baseline_seconds)
     limit_bytes = target.keywords.get("memory_limit", 0)
-    report = replace(saved.report, limit=target.text, met=met, limit_bytes=limit_bytes)
-    report.about(plan, saved.device, captured_graph(saved, plan, index.files[position]))
+    name = index.files[position]
+    captured = captured_graph(saved, plan, name)
+    report = replace(
+        checked_report(saved, plan, captured, name),
+        limit=target.text,
+        met=met,
+        limit_bytes=limit_bytes,
+    ).about(plan, saved.device, captured)
     warnings = [] if met else [nearest_text(figures, limit)]
     return Chosen(plan, report, target, warnings, saved.captured)

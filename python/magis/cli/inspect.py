@@ -12,7 +12,7 @@ from rich.text import Text
 from magis.cli.options import Explain, GraphOrPlanFile, Json, Profile, device_profile
 from magis.cli.outcome import Outcome
 from magis.cli.rules import rule_rows, rules_view
-from magis.cli.subject import Subject, read_subject
+from magis.cli.subject import Subject, read_subjects
 from magis.report import Explanation, MemoryReport
 from magis.report import explain as explain_plan
 from magis.report.curve import MemoryCurve
@@ -20,9 +20,6 @@ from magis.report.render import memory_view
 
 if TYPE_CHECKING:
     from magis import _core
-
-# Finer than a terminal shows: of longer loops the first part stands for all.
-_MOST_RUNS = 10_000
 
 
 def inspect(
@@ -45,7 +42,7 @@ def inspect(
     the biggest tensors with the source lines that made them. With --explain, what a plan does and
     why, in place of these tables; with --rules, the rewrite rules.
     """
-    subject = read_subject(file)
+    (subject,) = read_subjects([file])
     profile = device_profile(device or subject.profile, subject.graph.device)
     if subject.plan is None:
         memory = MemoryReport.of_graph(subject.graph, device=profile)
@@ -70,10 +67,11 @@ def inspect(
 
 def _curve(subject: Subject, profile: _core.Device) -> MemoryCurve:
     from magis import _core
-    from magis.report.viewers.predicted import predicted
+    from magis.report.timeline import Timeline
 
     plan = subject.plan or _core.Plan.program_order(subject.graph)
-    return MemoryCurve.of(predicted(plan, profile, most_runs=_MOST_RUNS), plan.simulate(profile))
+    simulation = plan.simulate(profile)
+    return MemoryCurve.of(Timeline.of(plan, simulation, profile), simulation)
 
 
 def _explained(subject: Subject, profile: _core.Device) -> Explanation:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-from magis.cli.status import OK, UsageError, escaped
+from magis.cli.status import LAYOUT, OK, UsageError
+from magis.report.text import printable
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Outcome:
             error.filename = "standard output"
             raise
         for warning in self.warnings:
-            print(f"magis: warning: {escaped(warning)}", file=sys.stderr)
+            print(f"magis: warning: {printable(warning, keep=LAYOUT)}", file=sys.stderr)
         return self.status
 
     def _print(self) -> None:
@@ -43,10 +46,20 @@ class Outcome:
         sys.stdout.flush()
 
 
+class _PlainConsole(Console):
+    """Writes out what files hold and nobody sees: a terminal would obey it."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text, keep="\n"), style, control)
+
+
 def _rendered(view: RenderableType) -> str:
     """As a string, for this terminal: printing it is left to us, a closed pipe included."""
     # Names and paths are shown as they are: no markup, no emoji, no colours for numbers.
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = _PlainConsole(markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
         console.print(view)
     return captured.get()

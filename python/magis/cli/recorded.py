@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +25,15 @@ _SNAPSHOT = "snapshot.pickle"
 
 
 def check_record_folder(folder: Path) -> None:
-    """Raises UsageError unless the files can be written there later on; makes the folder."""
+    """Raises UsageError unless the files can be written there later on. The folder is made then."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--record {folder}: is a file; give a folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--record {folder}: cannot be made: {error.strerror}") from None
-    for name in (_TRACE, _SNAPSHOT):
-        check_writable(folder / name, "--record")
+    if folder.is_dir():
+        for name in (_TRACE, _SNAPSHOT):
+            check_writable(folder / name, "--record")
+        return
+    above = next(parent for parent in folder.resolve().parents if parent.exists())
+    check_writable(above / folder.name, "--record")
 
 
 def check_recordable(device: str) -> None:
@@ -47,24 +50,41 @@ def check_recordable(device: str) -> None:
 def write_recording(
     folder: Path, plan: _core.Plan, device: _core.Device, recording: Recording
 ) -> dict[str, Any]:
-    """Both files; what they say in figures. device: the profile whose bytes this machine's
-    allocator hands out.
+    """Both files, or none in a folder that was not there; what they say in figures. device: the
+    profile whose bytes this machine's allocator hands out.
     """
     promise = predicted(plan, device)
     truth = measured(plan, device, recording)
     peak = max((s.bytes for s in truth.samples if s.counter == DEVICE), default=0)
     facts = facts_of(plan, device) | {"measured_peak_bytes": peak}
-    write_trace(folder / _TRACE, [promise, truth], facts)
-    if recording.snapshot is None:
-        write_snapshot(folder / _SNAPSHOT, [promise, truth])
-    else:
-        write_snapshot(folder / _SNAPSHOT, [promise], recording.snapshot)
+    with _made(folder):
+        write_trace(folder / _TRACE, [promise, truth], facts)
+        if recording.snapshot is None:
+            write_snapshot(folder / _SNAPSHOT, [promise, truth])
+        else:
+            write_snapshot(folder / _SNAPSHOT, [promise], recording.snapshot)
     return {
         "trace": str(folder / _TRACE),
         "snapshot": str(folder / _SNAPSHOT),
         "measured_peak_bytes": peak,
         "allocations": len(truth.blocks),
     }
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """The folder is there within the block; if that fails, it goes again unless it was before."""
+    before = folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--record {folder}: cannot be made: {error.strerror}") from None
+    try:
+        yield
+    except BaseException:
+        if not before:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def recorded_words(facts: dict[str, Any]) -> str:

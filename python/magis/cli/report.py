@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from magis.cli.files import check_distinct, check_writable, read_text
+from magis.cli.files import check_distinct, read_text
 from magis.cli.options import GraphOrPlanFile, Json, Profile, device_profile
 from magis.cli.outcome import Outcome
 from magis.cli.progress import spinner
 from magis.cli.status import UsageError
-from magis.cli.subject import Subject, read_subject
+from magis.cli.subject import Subject, read_subjects
 from magis.errors import PlanError
 from magis.report.text import bytes_text
 
@@ -62,9 +62,9 @@ def report(
     between memory and time, and why.
     """
     page = output or file.with_suffix(".html")
-    check_distinct({"the input": file, "--output": page, "--peers": peers})
-    check_writable(page, "--output")
-    subject = read_subject(file)
+    if peers is not None:
+        check_distinct({"--peers": peers, "--output": page})
+    (subject,) = read_subjects([file], {"--output": page})
     figures = _frontier(file, frontier)
     others = [] if peers is None else read_peers(peers)
     with spinner("drawing the page"):
@@ -94,14 +94,12 @@ def page_data(
     peers: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """What the page shows; a report that was made for another profile has nothing to say there."""
-    from magis import _core
     from magis.report.page import report_data
 
     profile = device_profile(device or subject.profile, subject.graph.device)
-    plan = subject.plan or _core.Plan.program_order(subject.graph)
     known = subject.report if subject.profile == str(profile) else None
-    captured = None if subject.report is None else subject.report.captured
-    return report_data(plan, profile, known, captured, frontier=frontier, peers=peers)
+    captured = subject.graph if subject.plan is None else subject.captured
+    return report_data(subject.plan, profile, known, captured, frontier=frontier, peers=peers)
 
 
 def _frontier(file: Path, folder: Path | None) -> FrontierFigures | None:
@@ -130,6 +128,18 @@ def read_peers(path: Path) -> list[dict[str, Any]]:
     try:
         for position, peer in enumerate(content):
             check_object(peer, types, str(path), f"[{position}].", "list")
+            _check_peer(peer, str(path), f"[{position}].")
     except PlanError as error:
         raise UsageError(f"--peers {error}") from None
     return [{field: peer[field] for field in types} for peer in content]
+
+
+def _check_peer(peer: dict[str, Any], name: str, prefix: str) -> None:
+    """What types do not say."""
+    from magis.runtime.plan_fields import wrong_field
+
+    if not peer["name"].strip():
+        raise wrong_field(name, f"{prefix}name", "a text that is not empty", peer["name"], "list")
+    for field in ("peak_bytes", "seconds"):
+        if peer[field] <= 0:
+            raise wrong_field(name, prefix + field, "more than nothing", peer[field], "list")

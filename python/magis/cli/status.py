@@ -1,17 +1,20 @@
 """Exit statuses, and how each kind of failure ends a command."""
 
 import os
-import re
+import signal
 import sys
 import traceback
+from types import FrameType
 
 from magis.errors import MagisError
+from magis.report.text import printable
 
 OK = 0
 FAILED = 1  # a bug of ours, or a plan that did not do what it promised
 USER_ERROR = 2
 LIMIT_NOT_MET = 3
 INTERRUPTED = 130
+TERMINATED = 143
 
 # How PyTorch says so, on CPU and on CUDA.
 _OUT_OF_MEMORY = (
@@ -21,12 +24,26 @@ _OUT_OF_MEMORY = (
 )
 
 
-# What a terminal obeys rather than shows: C0 but tabs and line ends, delete, C1.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Our own messages may have lines.
+LAYOUT = "\n\t"
 
 
 class UsageError(MagisError):
     """What was typed cannot be done; the message names the argument and the way out."""
+
+
+_terminated = False
+
+
+def take_back_when_terminated() -> None:
+    """From now on SIGTERM ends a command as Ctrl-C does: temporary files go."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        global _terminated
+        _terminated = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 def report_failure(error: BaseException) -> int:
@@ -37,7 +54,7 @@ def report_failure(error: BaseException) -> int:
     """
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         print("magis: interrupted; nothing was written", file=sys.stderr)
-        return INTERRUPTED
+        return TERMINATED if _terminated else INTERRUPTED
     if isinstance(error, BrokenPipeError):
         # The reader of our output has gone (`magis inspect x | head`): nobody to tell, and nothing
         # more to flush.
@@ -51,23 +68,18 @@ def report_failure(error: BaseException) -> int:
         if debug and error.__cause__ is not None:  # the user's own code failed: show where
             traceback.print_exception(error.__cause__)
         if message:  # empty: only help was asked for, and it has been shown
-            print(f"magis: error: {escaped(message)}", file=sys.stderr)
+            print(f"magis: error: {printable(message, keep=LAYOUT)}", file=sys.stderr)
         return USER_ERROR
     if debug:
         traceback.print_exception(error)
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     print(
-        f"magis: internal error: {escaped(summary)}\n"
+        f"magis: internal error: {printable(summary)}\n"
         "This is a bug in magis; please report it with the command and the file. "
         "MAGIS_DEBUG=1 shows where it happened.",
         file=sys.stderr,
     )
     return FAILED
-
-
-def escaped(text: str) -> str:
-    """`text` for a terminal: control characters, which files may hold, written as `\\x1b`."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _give_up_unwritable_output() -> None:

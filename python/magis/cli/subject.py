@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magis.cli.files import read_text
+from magis.cli.files import check_distinct, check_writable, read_text
 from magis.cli.status import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ class Subject:
     plan: _core.Plan | None  # none for a graph
     profile: str | None  # the device profile that a saved plan was found under
     report: Report | None  # of a saved plan
+
+    @property
+    def captured(self) -> _core.Graph | None:
+        """The graph that it is, or that its plan was made for; None if that is not known."""
+        if self.report is not None:
+            return self.report.captured
+        return None if self.graph.altered else self.graph
 
 
 def read_graph(path: Path) -> _core.Graph:
@@ -35,11 +43,26 @@ def read_graph(path: Path) -> _core.Graph:
     return parse_graph(text, str(path))
 
 
-def read_subject(path: Path) -> Subject:
-    """The graph or plan in a file; a MagisError with file, line and column if it is neither."""
+def read_subjects(
+    files: Sequence[Path], outputs: Mapping[str, Path | None] | None = None
+) -> list[Subject]:
+    """What the files hold, once all of them are known to be there and all outputs (option -> where)
+    to be writable: reading large ones takes a while. Raises a MagisError, with line and column for
+    a file that holds neither a graph nor a plan.
+    """
+    outputs = outputs or {}
+    texts = [read_text(path) for path in files]
+    for path in files:
+        check_distinct({"the input": path, **outputs})
+    for option, output in outputs.items():
+        if output is not None:
+            check_writable(output, option)
+    return [_subject(text, path) for text, path in zip(texts, files, strict=True)]
+
+
+def _subject(text: str, path: Path) -> Subject:
     from magis.runtime.plan_file import parse_graph, parse_plan
 
-    text = read_text(path)
     if text.lstrip().startswith("{"):
         return _saved_plan(text, path)
     if any(line.strip() == "program" for line in text.splitlines()):
@@ -49,10 +72,10 @@ def read_subject(path: Path) -> Subject:
 
 
 def _saved_plan(text: str, path: Path) -> Subject:
-    from magis.runtime.plan_file import captured_graph, parse_envelope, parse_plan
+    from magis.runtime.plan_file import captured_graph, checked_report, parse_envelope, parse_plan
 
     saved = parse_envelope(text, str(path))
     plan = parse_plan(saved.text, f"{path} (text)")
     captured = captured_graph(saved, plan, str(path))
-    report = saved.report.about(plan, saved.device, captured)
+    report = checked_report(saved, plan, captured, str(path))
     return Subject(plan.graph, plan, saved.device, report)

@@ -71,8 +71,8 @@ def _figures(a: Side, b: Side) -> Section:
         ("waiting for copies", seconds_text, [side.exposed_seconds for side in sides]),
         ("on the host", bytes_text, [side.host_peak_bytes for side in sides]),
         ("to the host", bytes_text, [side.bytes_to_host for side in sides]),
-        ("operators run", _count, [side.plan.operators_run() for side in (a, b)]),
-        ("run again", _count, [len(side.plan.recomputed()) for side in (a, b)]),
+        ("operators, in loops once", _count, [side.plan.operators_run() for side in (a, b)]),
+        ("of these run again", _count, [len(side.plan.recomputed()) for side in (a, b)]),
         ("regions in parts", _count, [side.plan.graph.loop_count for side in (a, b)]),
     ]
     for name, text, values in rows:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+from magis.report.curve import MemoryCurve
 from magis.report.text import bytes_text, printable, seconds_text
 
 _WIDTH, _HEIGHT = 720, 200
 _LEFT, _BOTTOM = 8, 20
-# Moments of a curve; of more, each stretch's highest.
-_MOST_POINTS = 400
 # Told apart on white and on black.
 _COLOURS = ("#8a93a3", "#2f9e77")
 _LIMIT = "#d0402f"
@@ -18,16 +17,14 @@ _LIMIT = "#d0402f"
 
 @dataclass(frozen=True)
 class Curve:
-    """A run of a step: from each of `starts` on, so many bytes."""
+    """A run of a step."""
 
     label: str
-    starts: list[float]  # seconds
-    sizes: list[int]
-    seconds: float  # in all
+    memory: MemoryCurve
 
     @property
     def peak(self) -> int:
-        return max(self.sizes, default=0)
+        return max(self.memory.levels)
 
 
 def drawing(curves: list[Curve], limit_bytes: int = 0) -> str:
@@ -35,7 +32,7 @@ def drawing(curves: list[Curve], limit_bytes: int = 0) -> str:
     legend.
     """
     most_bytes = 1.05 * max(curve.peak for curve in curves) or 1
-    most_seconds = max(curve.seconds for curve in curves) or 1
+    most_seconds = max(curve.memory.seconds for curve in curves) or 1
 
     def x(seconds: float) -> str:
         return f"{_LEFT + (_WIDTH - _LEFT) * seconds / most_seconds:.1f}"
@@ -45,12 +42,16 @@ def drawing(curves: list[Curve], limit_bytes: int = 0) -> str:
 
     parts, legend = [], []
     for curve, colour in zip(curves, _COLOURS[-len(curves) :], strict=True):
-        steps = "".join(f"H{x(start)}V{y(size)}" for start, size in _thinned(curve))
-        path = f"M{x(0)} {y(0)}{steps}H{x(curve.seconds)}V{y(0)}"
+        levels, seconds = curve.memory.levels, curve.memory.seconds
+        starts = (seconds * stretch / len(levels) for stretch in range(len(levels)))
+        steps = "".join(
+            f"H{x(start)}V{y(size)}" for start, size in zip(starts, levels, strict=True)
+        )
+        path = f"M{x(0)} {y(0)}{steps}H{x(seconds)}V{y(0)}"
         parts.append(f'<path d="{path}" fill="{colour}" fill-opacity="0.35" stroke="{colour}"/>')
         legend.append(
             f'<span style="color:{colour}">&#9632;</span> {html.escape(printable(curve.label))} '
-            f"{bytes_text(curve.peak)}, {seconds_text(curve.seconds)}"
+            f"{bytes_text(curve.peak)}, {seconds_text(seconds)}"
         )
     if 0 < limit_bytes <= most_bytes:
         parts.append(
@@ -62,12 +63,3 @@ def drawing(curves: list[Curve], limit_bytes: int = 0) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" role="img" '
         f'aria-label="memory over time">{"".join(parts)}</svg><p>{" &nbsp; ".join(legend)}</p>'
     )
-
-
-def _thinned(curve: Curve) -> list[tuple[float, int]]:
-    """(start, bytes) of all moments, or of each stretch its highest: the peak is one."""
-    count = -(-len(curve.starts) // _MOST_POINTS) or 1
-    return [
-        (curve.starts[begin], max(curve.sizes[begin : begin + count]))
-        for begin in range(0, len(curve.starts), count)
-    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from magis.report.loops import GraphLoops, SplitLoop, read_loops
@@ -26,9 +27,9 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
       (the fewest that explain the new order). Absent if none does.
     - `{"kind": "rewrite", "rule", "times"}`: a rewrite rule that was applied so often.
     - `{"kind": "recompute", "operator", "tensor", "module", "source", "times", "bytes",
-      "seconds"}`: an operator that runs
-      `times` times more than once. `bytes` is the size of its first result, `seconds` what its
-      extra runs take together. Longest first.
+      "parts", "seconds"}`: an operator that runs `times` times more than once in a step, in loops
+      of `parts` parts in all (1: in none). `bytes` is the size of its first result, in a loop that
+      of one part; `seconds` what its extra runs take in a step. Longest first.
     - `{"kind": "split", "loop", "part", "length", "parts", "operators", "whole_bytes",
       "part_bytes", "held"}`: so many operators run in `parts` parts of an axis, `part` of its
       `length` units at a time. Outer loops before inner.
@@ -36,9 +37,10 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
       part-sized, that is, are made in the loop and are none of its results; `part_bytes`: what
       the plan's program makes of these. `held` says whose they are, the largest first:
       `{"operator", "module", "tensors", "whole_bytes", "part_bytes"}` per operator and place.
-    - `{"kind": "swap", "operator", "tensor", "module", "source", "times", "bytes", "seconds"}`: a
-      tensor of `bytes` bytes that leaves for the host and is loaded back `times` times; `seconds`
-      is what its copies take together, in a loop those of one iteration. Longest first.
+    - `{"kind": "swap", "operator", "tensor", "module", "source", "times", "bytes", "parts",
+      "seconds"}`: a tensor of `bytes` bytes (of one part, in a loop) that leaves for the host and
+      is loaded back `times` times in a step; `seconds` is what its copies take in a step. Longest
+      first.
     """
     names_before = [point.result for point in before.timeline]
     # A begin has the name of the operator whose parts it puts together, and stands elsewhere.
@@ -48,14 +50,16 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
     ]
     if moved := _moved(names_before, names_after):
         edits.append({"kind": "reorder", "moved": moved, "operators": len(names_before)})
-    edits.extend(_recomputations(plan, after))
-    edits.extend(_splits(plan, before, after))
-    edits.extend(_swaps(plan, after))
+    loops = read_loops(plan.graph.text())
+    edits.extend(_recomputations(plan, after, loops))
+    edits.extend(_splits(plan, before, after, loops))
+    edits.extend(_swaps(plan, after, loops))
     return edits
 
 
-def _splits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulation) -> list[Edit]:
-    found = read_loops(plan.graph.text())
+def _splits(
+    plan: _core.Plan, before: _core.Simulation, after: _core.Simulation, found: GraphLoops
+) -> list[Edit]:
     inside: Counter[str] = Counter()
     for point in after.timeline:
         if "." not in point.result and not point.operator.startswith("magis."):
@@ -107,11 +111,18 @@ def _became_parts(
     }
 
 
-def _recomputations(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
+def _recomputations(plan: _core.Plan, after: _core.Simulation, loops: GraphLoops) -> list[Edit]:
+    # Of a loop that copies the simulator tells the first part, of others all parts together.
+    copying = {
+        loop.name
+        for copy in after.copies
+        for loop in loops.around.get(copy.tensor.partition(".")[0], [])
+    }
     # Both list the extra runs in program order, one entry each.
     extra_runs = [point for point in after.timeline if "." in point.result]
     found: dict[str, Edit] = {}
     for tensor, point in zip(plan.recomputed(), extra_runs, strict=True):
+        name = point.result.partition(".")[0]
         edit = found.setdefault(
             tensor.name,
             {
@@ -122,15 +133,18 @@ def _recomputations(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
                 "source": tensor.source,
                 "times": 0,
                 "bytes": tensor.bytes,
+                "parts": loops.parts(name),
                 "seconds": 0.0,
             },
         )
-        edit["times"] += 1
-        edit["seconds"] += point.end - point.start
+        edit["times"] += edit["parts"]
+        around = loops.around.get(name, [])
+        untold = prod(loop.part_count for loop in around if loop.name in copying)
+        edit["seconds"] += untold * (point.end - point.start)
     return _longest_first(found.values())
 
 
-def _swaps(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
+def _swaps(plan: _core.Plan, after: _core.Simulation, loops: GraphLoops) -> list[Edit]:
     tensors = {tensor.name: tensor for tensor in plan.graph.tensors} if after.copies else {}
     found: dict[str, Edit] = {}
     for point in after.copies:
@@ -145,11 +159,12 @@ def _swaps(plan: _core.Plan, after: _core.Simulation) -> list[Edit]:
                 "source": tensor.source,
                 "times": 0,
                 "bytes": tensor.bytes,
+                "parts": loops.parts(tensor.name),
                 "seconds": 0.0,
             },
         )
-        edit["times"] += point.kind == "load"
-        edit["seconds"] += point.end - point.start
+        edit["times"] += edit["parts"] * (point.kind == "load")
+        edit["seconds"] += edit["parts"] * (point.end - point.start)
     return _longest_first(found.values())
 
 

@@ -53,7 +53,8 @@ def explain(plan: _core.Plan, device: _core.Device, report: Report | None = None
       (the loop around it), `first` and `last` of its body (`{"operator", "module", "source",
       "backward"}`), and of its results `concatenated_bytes` and `combined_bytes`.
     - `recompute` and `swap`, one per group, those that save most first: `operator`, `module` (* for
-      a layer's number), `tensors` and `bytes` in all, `times`, `between` which uses the memory is
+      a layer's number), `tensors` and `bytes` in all, in how many `parts` (then `bytes` are those
+      of one; 0: in several numbers), `times` in a step, `between` which uses the memory is
       free (`BETWEEN_PASSES`, ...; "" if several), `peak_without_bytes`, `saved_bytes`,
       `cost_seconds`; for a swap `copy_seconds`, of which `hidden_seconds` are not waited for. The
       smallest beyond 40 are one group, `operator` "others".
@@ -219,6 +220,7 @@ class _Explainer:
             "tensors": len(group.names),
             "times": group.times,
             "bytes": group.bytes,
+            "parts": max(group.parts, default=1) if len(group.parts) < 2 else 0,
             "between": next(iter(group.between)) if len(group.between) == 1 else "",
             "peak_without_bytes": without[0],
             "saved_bytes": without[0] - self._after.peak_bytes,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from magis.report.modules import NO_MODULE
-from magis.report.text import bytes_text, plural, seconds_text
+from magis.report.text import bytes_text, part_bytes_text, plural, printable, seconds_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,7 +56,7 @@ class Explanation:
             widths = _widths(section)
             for line in section:
                 indent = "" if line.is_title else "  "
-                texts.append((indent + _joined(line, widths)).rstrip())
+                texts.append(printable(indent + _joined(line, widths)).rstrip())
             texts.append("")
         return "\n".join(texts[:-1])
 
@@ -80,7 +80,7 @@ class Explanation:
                 for width in widths[: len(line.cells) - 1]:
                     table.add_column(no_wrap=True, min_width=width, justify="right")
                 table.add_column(overflow="fold")
-                table.add_row(*map(Text, line.cells[:-1]), Dotted(line.cells[-1]))
+                table.add_row(*map(Text, map(printable, line.cells[:-1])), Dotted(line.cells[-1]))
                 parts.append(Padding(table, (0, 0, 0, 2), expand=False))
         return Group(*parts)
 
@@ -222,11 +222,12 @@ def _groups(title: str, groups: list[Item]) -> Iterator[Line]:
 
 
 def _group_text(group: Item) -> str:
-    text = f"{group['tensors']:,} x {group['operator']}, {bytes_text(group['bytes'])}"
+    size = part_bytes_text(group["bytes"], group["parts"])
+    text = f"{group['tensors']:,} x {group['operator']}, {size}"
     if group["between"]:
         text += f" between {group['between']}"
     if group["times"] != group["tensors"]:
-        text += f", {group['times']:,} times"
+        text += f", {group['times']:,} times a step"
     return text
 
 

@@ -29,8 +29,9 @@ class Group:
     operator: str
     module: str  # with * for a layer's number if there are several
     names: dict[str, None] = field(default_factory=dict)  # distinct, in the plan's order
-    bytes: int = 0  # of these tensors
-    times: int = 0  # that one of them runs again, or comes back
+    bytes: int = 0  # of these tensors, in a loop of one part of each
+    times: int = 0  # in a step, that one of them runs again, or comes back
+    parts: set[int] = field(default_factory=set)  # in how many each is; 1: whole
     copy_seconds: float = 0.0  # in a whole step, one copy after another
     between: set[str] = field(default_factory=set)
 
@@ -61,7 +62,9 @@ class GroupFinder:
             group = self._group(groups, tensor)
             group.add(point.result.partition(".")[0], tensor.bytes)
             group.between.add(self._between(tensor, consumers[point.result]))
-            group.times += 1
+            parts = self._loops.parts(point.result.partition(".")[0])
+            group.parts.add(parts)
+            group.times += parts
         return list(groups.values())
 
     def swapped(self) -> list[Group]:
@@ -73,13 +76,12 @@ class GroupFinder:
             tensor = self._tensors[name]
             group = self._group(groups, tensor)
             group.add(name, tensor.bytes)
+            parts = self._loops.parts(name)
+            group.parts.add(parts)
             if point.kind == "load":
                 group.between.add(self._between(tensor, readers.get(point.tensor, "")))
-                group.times += 1
-            iterations = 1  # of one the timeline tells
-            for loop in self._loops.around.get(name, []):
-                iterations *= loop.part_count
-            group.copy_seconds += iterations * (point.end - point.start)
+                group.times += parts
+            group.copy_seconds += parts * (point.end - point.start)  # of one the simulator tells
         return list(groups.values())
 
     def _consumers(self) -> dict[str, str]:
@@ -130,4 +132,5 @@ def summed_up(groups: list[Group]) -> list[Group]:
         others.times += group.times
         others.copy_seconds += group.copy_seconds
         others.between |= group.between
+        others.parts |= group.parts
     return [*kept, others]

@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
+from math import prod
 
 _STRING = r'("(?:[^"\\]|\\.)*")'
 _SITE = re.compile(rf"^site @(\d+) {_STRING} {_STRING}")
@@ -62,6 +63,12 @@ class GraphLoops:
     # Of what makes no tensor: writers of results in the backward pass, and ends of loops that hold
     # a part of it.
     backward: set[str] = field(default_factory=set)
+
+    def parts(self, result: str) -> int:
+        """How often the operator with this first result runs in a step: in all parts of the loops
+        around it.
+        """
+        return prod(loop.part_count for loop in self.around.get(result, []))
 
     def place(self, result: str) -> str:
         """Where the operator with this first result runs: "in part of r1 (3 of 8)"; "" outside all

@@ -66,6 +66,7 @@ class LiveAtPeak:
     operator: str
     module: str
     source: str
+    parts: int = 1  # in how many it comes, of which this is one
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,13 @@ class LikeTensors:
     """Tensors of one type, made at one place in however many layers, that are live at the peak."""
 
     names: list[str]
-    bytes: int  # of each
+    bytes: int  # of each, or of one of its parts
     type: str
     kind: str
     operator: str
     module: str  # with * for the layer's number if there are several
     source: str
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,7 @@ def _swaps(plan: _core.Plan, simulation: _core.Simulation, loops: GraphLoops) ->
             operator=tensor.operator,
             module=tensor.module,
             source=tensor.source,
+            parts=loops.parts(tensor.name),
         )
         for tensor in plan.graph.tensors
         if tensor.name in stored
@@ -327,10 +330,10 @@ def _shares(tensors: Iterable[LiveAtPeak], name_of: Callable[[LiveAtPeak], str])
 
 
 def alike(live: list[LiveAtPeak]) -> list[LikeTensors]:
-    groups: defaultdict[tuple[str, ...], list[LiveAtPeak]] = defaultdict(list)
+    groups: defaultdict[tuple[str | int, ...], list[LiveAtPeak]] = defaultdict(list)
     for tensor in live:
         module = without_layer_number(tensor.module)
-        key = (tensor.type, tensor.kind, tensor.operator, module, tensor.source)
+        key = (tensor.type, tensor.kind, tensor.operator, module, tensor.source, tensor.parts)
         groups[key].append(tensor)
     alike = [
         LikeTensors(
@@ -339,12 +342,18 @@ def alike(live: list[LiveAtPeak]) -> list[LikeTensors]:
             type=group[0].type,
             kind=group[0].kind,
             operator=group[0].operator,
-            module=group[0].module if len(group) == 1 else module,
+            module=_module_of(group),
             source=group[0].source,
+            parts=group[0].parts,
         )
-        for (_, _, _, module, _), group in groups.items()
+        for group in groups.values()
     ]
     return sorted(alike, key=lambda tensors: (-tensors.bytes, -len(tensors.names)))
+
+
+def _module_of(group: list[LiveAtPeak]) -> str:
+    module = group[0].module
+    return module if len(group) == 1 else without_layer_number(module)
 
 
 def _shortened(shares: list[Share], noun: str) -> list[Share]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from magis.report.curve import MemoryCurve
 from magis.report.drawing import Curve, drawing
 from magis.report.report_words import done, figures, headline
 from magis.report.text import printable
@@ -62,10 +63,5 @@ def _curves(
 
 def _curve(label: str, plan: _core.Plan, device: _core.Device) -> Curve:
     simulation = plan.simulate(device)
-    moments = Timeline.of(plan, simulation, device).moments
-    return Curve(
-        label,
-        [moment.start for moment in moments],
-        [simulation.persistent_bytes + moment.live_bytes for moment in moments],
-        simulation.seconds,
-    )
+    timeline = Timeline.of(plan, simulation, device)
+    return Curve(label, MemoryCurve.of(timeline, simulation))

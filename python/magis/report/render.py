@@ -13,7 +13,14 @@ from magis.report.curve import CurveView, MemoryCurve
 from magis.report.memory import LikeTensors, MemoryReport, Share
 from magis.report.module_tree import TreeRow
 from magis.report.modules import NO_MODULE
-from magis.report.text import bytes_text, copies_text, percent_text, plural, seconds_text
+from magis.report.text import (
+    bytes_text,
+    copies_text,
+    part_bytes_text,
+    percent_text,
+    plural,
+    seconds_text,
+)
 from magis.report.wrapping import Dotted
 
 # Two lines each, so fewer than the data holds.
@@ -31,7 +38,6 @@ _OPTIONS = {
     "zoo_dropout",
     "zoo_attention",
     "autocast",
-    "optimizer",
 }
 
 
@@ -86,6 +92,8 @@ def summary_view(report: MemoryReport) -> RenderableType:
     operators = plural(report.operators, "operator")
     if recomputed:
         operators += f", {recomputed:,} run again"
+    if report.loops:
+        operators += ", those in loops counted once"
     table.add_row(report.subject, operators)
     for loop in report.loops:
         parts = f"{plural(loop.part_count, 'part')} of {loop.part:,} of {loop.length:,}"
@@ -115,10 +123,14 @@ def summary_view(report: MemoryReport) -> RenderableType:
 
 
 def model_text(meta: Mapping[str, str]) -> str:
-    """What was captured, as it would be asked for: "bert --size full --batch 32"."""
+    """What was captured, as it would be asked for, and what updates it: "bert --size full --batch
+    32, with AdamW"; "" if the graph does not say.
+    """
     options = {key.removeprefix("zoo_"): text for key, text in meta.items() if key in _OPTIONS}
     words = [meta.get("model", ""), *(f"--{key} {text}" for key, text in options.items())]
-    return " ".join(word for word in words if word)
+    model = " ".join(word for word in words if word)
+    optimizer = meta.get("optimizer")
+    return f"{model or 'training step'}, with {optimizer}" if optimizer else model
 
 
 def _place(operator: str, module: str, source: str, loop: str) -> str:
@@ -162,7 +174,10 @@ def _biggest(groups: list[LikeTensors]) -> Table:
     for tensors in groups:
         count = len(tensors.names)
         who = f"%{tensors.names[0]}" if count == 1 else f"{count} x"
-        table.add_row(bytes_text(tensors.bytes), f"{who} {tensors.type}, {tensors.operator}")
+        table.add_row(
+            part_bytes_text(tensors.bytes, tensors.parts),
+            f"{who} {tensors.type}, {tensors.operator}",
+        )
         place = f"{tensors.module or NO_MODULE}  {tensors.source}".rstrip()
         table.add_row("", Dotted(place, style="dim"))
     return table

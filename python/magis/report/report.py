@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from magis.errors import PlanError
@@ -15,6 +15,7 @@ from magis.report.history import SearchHistory
 from magis.report.promised_times import PromisedTimes
 from magis.report.report_words import DONE_TITLE, TIMES_TITLE, done, figures, headline
 from magis.report.reserved import Reserved, reserved_memory
+from magis.report.text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -178,6 +179,43 @@ class Report:
     def __getstate__(self) -> dict[str, Any]:
         return {entry.name: getattr(self, entry.name) for entry in fields(self)}
 
+    def counted(
+        self, plan: _core.Plan, device: _core.Device, captured: _core.Graph | None
+    ) -> Report:
+        """This report with what follows from its plan counted anew. Times stay where some were
+        measured, and what is said of a captured graph that is not known.
+
+        device: the profile that its times come from.
+        """
+        from magis import _core
+
+        after = plan.simulate(device)
+        found: dict[str, Any] = {
+            "promised_peak_bytes": after.peak_bytes,
+            "transient_peak_bytes": after.transient_peak_bytes,
+            "persistent_bytes": after.persistent_bytes,
+            "host_bytes": after.host_peak_bytes,
+            "bytes_to_host": after.bytes_to_host,
+            "bytes_to_device": after.bytes_to_device,
+            "reserved": reserved_memory(plan, device),
+        }
+        times: dict[str, Any] = {
+            "seconds": after.seconds,
+            "copy_seconds": after.copy_seconds,
+            "exposed_seconds": after.exposed_seconds,
+        }
+        if captured is not None:
+            before = _core.Plan.program_order(captured).simulate(device)
+            found["captured_peak_bytes"] = before.peak_bytes
+            times["captured_seconds"] = before.seconds
+            found["edits"] = find_edits(plan, before, after)
+            if self.times:
+                found["edits"] = _timed(found["edits"], self.edits)
+            if self.baseline_source == CAPTURED_BASELINE:
+                found["baseline_peak_bytes"] = before.peak_bytes
+                times["baseline_seconds"] = before.seconds
+        return replace(self, **found, **({} if self.times else times))
+
     def about(self, plan: _core.Plan, device: _core.Device, captured: _core.Graph | None) -> Report:
         """This report, which `explain` and `html` then speak of in full.
 
@@ -270,7 +308,7 @@ class Report:
             lines += ["", DONE_TITLE]
             for line, rows in done(self):
                 lines += [f"  {line}", *("  " + "  ".join(cells) for cells in rows)]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def __rich__(self) -> RenderableType:
         from rich.console import Group
@@ -285,10 +323,12 @@ class Report:
             for index in range(len(rows[0])):
                 table.add_column(no_wrap=index + 1 < len(rows[0]), overflow="fold")
             for row in rows:
-                table.add_row(*(Text(cell) for cell in row[:-1]), Dotted(row[-1]))
+                table.add_row(*(Text(printable(cell)) for cell in row[:-1]), Dotted(row[-1]))
             return Padding(table, (0, 0, 0, 2), expand=False)
 
-        parts: list[RenderableType] = [Text(text, style=style) for text, style in headline(self)]
+        parts: list[RenderableType] = [
+            Text(printable(text), style=style) for text, style in headline(self)
+        ]
         parts += [Text(""), grid(figures(self))]
         if self.promised_times is not None:
             parts += [Text(""), Text(TIMES_TITLE, style="bold")]
@@ -296,9 +336,20 @@ class Report:
         if self.edits:
             parts += [Text(""), Text(DONE_TITLE, style="bold")]
             for line, rows in done(self):
-                parts.append(Padding(Text(line), (0, 0, 0, 2)))
+                parts.append(Padding(Text(printable(line)), (0, 0, 0, 2)))
                 parts += [grid(rows)] if rows else []
         return Group(*parts)
+
+
+def _timed(edits: list[Edit], told: list[Edit]) -> list[Edit]:
+    """Edits with the seconds that are told of them."""
+    seconds = {(edit["kind"], edit["tensor"]): edit["seconds"] for edit in told if "tensor" in edit}
+    return [
+        {**edit, "seconds": seconds.get((edit["kind"], edit["tensor"]), edit["seconds"])}
+        if "tensor" in edit
+        else edit
+        for edit in edits
+    ]
 
 
 def _reserved_bytes(reserved: Reserved | None) -> int:

@@ -11,6 +11,7 @@ from magis.report.text import (
     bytes_text,
     change_text,
     copies_text,
+    part_bytes_text,
     percent_text,
     plural,
     seconds_text,
@@ -147,7 +148,9 @@ def done(report: Report) -> list[tuple[str, list[tuple[str, ...]]]]:
 
 
 def _grouped(edits: list[Edit]) -> list[tuple[str, ...]]:
-    """(times, operator, bytes, time, module) per operator and place, the costliest first."""
+    """(times, operator, bytes, time, module) per operator and place, the costliest first. Times and
+    time are those of a step.
+    """
     groups: defaultdict[tuple[str, str], list[Edit]] = defaultdict(list)
     for edit in edits:
         groups[edit["operator"], without_layer_number(edit["module"])].append(edit)
@@ -167,10 +170,16 @@ def _row(group: list[Edit], operator: str, module: str) -> tuple[str, ...]:
     return (
         f"{sum(edit['times'] for edit in group)} x",
         operator,
-        bytes_text(sum(edit["bytes"] for edit in group)),
+        part_bytes_text(sum(edit["bytes"] for edit in group), _parts(group)),
         seconds_text(sum(edit["seconds"] for edit in group)),
         module or NO_MODULE,
     )
+
+
+def _parts(group: list[Edit]) -> int:
+    """In how many parts all of these are; 0: not all in so many."""
+    parts = {edit.get("parts", 1) for edit in group}  # older files do not say
+    return parts.pop() if len(parts) == 1 else 0
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from magis.report.explanation_words import STEPS, axis_text, place_text
 from magis.report.modules import NO_MODULE
-from magis.report.text import bytes_text, plural, seconds_text
+from magis.report.text import bytes_text, part_bytes_text, plural, seconds_text
 
 Item = dict[str, Any]
 
@@ -90,7 +90,8 @@ def _swap(item: Item) -> Iterator[str]:
 def _group(item: Item) -> str:
     where = "" if item["operator"] == "others" else f" of {item['module'] or NO_MODULE}"
     between = f", free between {item['between']}" if item["between"] else ""
-    return f"{item['tensors']:,} x {item['operator']}{where} ({bytes_text(item['bytes'])}{between})"
+    size = part_bytes_text(item["bytes"], item["parts"])
+    return f"{item['tensors']:,} x {item['operator']}{where} ({size}{between})"
 
 
 def _without(item: Item) -> str:

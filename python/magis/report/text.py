@@ -1,24 +1,22 @@
 """Bytes, seconds and ratios as people read them. For display only, never parsed."""
 
-import re
-
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
-# What nobody sees: C0 and C1 controls, half of a surrogate pair, line and paragraph separators, and
-# what turns the direction of writing.
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+
+def printable(text: str, keep: str = "") -> str:
+    """`text` with characters that nobody sees written as `\\x1b` or `\\u202e`, for names may hold
+    any: what a terminal obeys, what turns the direction of writing or takes no room, line ends,
+    halves of pairs. Those in `keep` stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _spelled(ord(c)) for c in text)
 
 
-def printable(text: str) -> str:
-    """`text` with characters that nobody sees written as `\\x1b`: names may hold any."""
-    return _UNSEEN.sub(_spelled, text)
-
-
-def _spelled(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+def _spelled(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def bytes_text(count: int) -> str:
@@ -67,17 +65,16 @@ def change_text(value: float, before: float) -> str:
     return "unchanged" if value == before else f"{change:+.1f} %"
 
 
+def part_bytes_text(count: int, parts: int) -> str:
+    """The bytes of something that is there in `parts` parts, one after the other; 0: of some in so
+    many and of some in others.
+    """
+    return bytes_text(count) + ("" if parts == 1 else " a part")
+
+
 def plural(count: int, noun: str) -> str:
     """`plural(1, "operator")` is "1 operator", `plural(1200, "operator")` is "1,200 operators"."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-def escaped(name: str) -> str:
-    """`name` in one line, with control characters, which files may hold, written as `\\x1b`."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", name)
 
 
 def _three_digits(value: float) -> str:

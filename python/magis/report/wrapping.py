@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.style import StyleType
 from rich.text import Text
 
-from magis.report.text import escaped
+from magis.report.text import printable
 
 _PIECES = re.compile(r"[^./]*[./]+|[^./]+")
 
@@ -20,7 +20,7 @@ class Dotted:
     """
 
     def __init__(self, text: str, style: StyleType = "") -> None:
-        self._text = escaped(text)
+        self._text = printable(text)
         self._style = style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import re
 import zlib
@@ -24,6 +25,7 @@ from magis import __version__
 from magis.errors import PlanError
 from magis.files import write_text
 from magis.report import Report
+from magis.report.text import bytes_text, seconds_text
 from magis.runtime.plan_fields import check_fields, check_integer
 
 if TYPE_CHECKING:
@@ -168,6 +170,73 @@ def captured_graph(saved: PlanFile, plan: _core.Plan, name: str) -> _core.Graph 
     if saved.captured and captured_fingerprint(graph) != saved.captured:
         raise PlanError(f'{name}: the field "graph" holds another graph than the plan was made for')
     return graph
+
+
+# What a report says of its plan beside times, and how it calls that.
+_COUNTED = {
+    "promised_peak_bytes": "a peak",
+    "transient_peak_bytes": "a peak in the step",
+    "persistent_bytes": "persistent memory",
+    "baseline_peak_bytes": "a peak before",
+    "captured_peak_bytes": "a peak of the captured graph",
+    "host_bytes": "memory of the host",
+    "bytes_to_host": "copies to the host",
+    "bytes_to_device": "copies from the host",
+}
+_TIMED = {
+    "seconds": "a time",
+    "captured_seconds": "a time of the captured graph",
+    "baseline_seconds": "a time before",
+    "copy_seconds": "a time of copying",
+    "exposed_seconds": "a time of waiting",
+}
+# The report's field for each of the promise's.
+_PROMISED = {
+    "peak_bytes": "promised_peak_bytes",
+    "persistent_bytes": "persistent_bytes",
+    "transient_peak_bytes": "transient_peak_bytes",
+    "host_bytes": "host_bytes",
+}
+
+
+def checked_report(
+    saved: PlanFile, plan: _core.Plan, captured: _core.Graph | None, name: str
+) -> Report:
+    """The report in a file, counted anew from its plan, and about it. Raises PlanError that names
+    the figure if the file says another; `name` is what messages call it.
+
+    captured: the graph that the plan was made for, if it is known.
+    """
+    report = saved.report
+    counted = report.counted(plan, saved.device, captured)
+    for field, what in _COUNTED.items():
+        told, found = getattr(report, field), getattr(counted, field)
+        if told != found:
+            raise _untrue(saved, name, f"{what} of {bytes_text(told)}", bytes_text(found))
+    for field, what in _TIMED.items():
+        told, found = getattr(report, field), getattr(counted, field)
+        if not math.isclose(told, found, rel_tol=1e-6, abs_tol=1e-12):
+            raise _untrue(saved, name, f"{what} of {seconds_text(told)}", seconds_text(found))
+    for key, field in _PROMISED.items():
+        told = saved.promise.get(key, getattr(counted, field))
+        if told != getattr(counted, field):
+            found = f"{getattr(counted, field):,} bytes"
+            raise _untrue(saved, name, f"{_COUNTED[field]} of {told!r} bytes", found)
+    if counted.promised_peak_bytes < report.lower_bound_bytes:
+        bound = f"that no plan stays below {bytes_text(report.lower_bound_bytes)}"
+        raise _untrue(saved, name, bound, bytes_text(counted.promised_peak_bytes))
+    if report.met and 0 < report.limit_bytes < counted.promised_peak_bytes:
+        limit = f"that its limit of {bytes_text(report.limit_bytes)} is met"
+        raise _untrue(saved, name, limit, bytes_text(counted.promised_peak_bytes))
+    return counted.about(plan, saved.device, captured)
+
+
+def _untrue(saved: PlanFile, name: str, told: str, found: str) -> PlanError:
+    by = "" if saved.magis == __version__ else f" (by magis {saved.magis}; this is {__version__})"
+    return PlanError(
+        f"{name}: says {told}, and its plan comes to {found}: it was changed after it was written"
+        f"{by}; make it again"
+    )
 
 
 def _packed(graph: _core.Graph | None) -> str:

@@ -26,7 +26,14 @@ from magis.errors import MagisError, PlanError
 from magis.files import write_text
 from magis.report import Report
 from magis.report.found import Found
-from magis.runtime.plan_file import PlanFile, envelope, parse_envelope, parse_plan, read_plan
+from magis.runtime.plan_file import (
+    PlanFile,
+    checked_report,
+    envelope,
+    parse_envelope,
+    parse_plan,
+    read_plan,
+)
 from magis.timing.cache import cache_folder
 
 logger = logging.getLogger("magis")
@@ -196,10 +203,11 @@ def kept_plan(text: str, name: str, graph: _core.Graph, request: Request) -> Kep
     """
     saved = parse_envelope(text, name)
     plan = parse_plan(saved.text, name)
-    peak = saved.report.promised_peak_bytes
-    met = saved.report.met and (request.memory_bytes is None or peak <= request.memory_bytes)
+    report = checked_report(saved, plan, graph, name)
+    peak = report.promised_peak_bytes
+    met = report.met and (request.memory_bytes is None or peak <= request.memory_bytes)
     regions = int(json.loads(text)["kept"].get("regions", 0))
-    return KeptPlan(name, graph, plan, saved.report, regions, met)
+    return KeptPlan(name, graph, plan, report, regions, met)
 
 
 def last_used(path: Path) -> datetime:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from cli_support import SMALL, Magis, assert_user_error
+
+from magis.cli import status
 
 COMMANDS = ("capture", "optimize", "inspect", "report", "diff", "run", "zoo")
 
@@ -61,7 +66,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("magis.cli.inspect.read_subject", fail)
+    monkeypatch.setattr("magis.cli.inspect.read_subjects", fail)
 
 
 @pytest.mark.usefixtures("broken")
@@ -90,7 +95,7 @@ def test_too_little_memory_is_no_bug(
     def allocate(*_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 7 bytes\nframe 0")
 
-    monkeypatch.setattr("magis.cli.inspect.read_subject", allocate)
+    monkeypatch.setattr("magis.cli.inspect.read_subjects", allocate)
     done = magis("inspect", small)
     assert_user_error(done, "has not enough memory for that: DefaultCPUAllocator: can't allocate")
     assert "frame 0" not in done.err
@@ -111,10 +116,10 @@ def test_what_cannot_be_written_is_named(magis: Magis, small: Path) -> None:
     for option in ("-o", "--emit"):
         done = magis(*search, option, "/dev/full")
         assert_user_error(done, "magis: error: /dev/full: No space left on device\n")
-    status, said = _to(">/dev/full", "inspect", str(small))
-    assert (status, said) == (2, "magis: error: standard output: No space left on device\n")
-    status, said = _to(">/dev/full", "--help")
-    assert (status, said) == (2, "magis: error: No space left on device\n")
+    code, said = _to(">/dev/full", "inspect", str(small))
+    assert (code, said) == (2, "magis: error: standard output: No space left on device\n")
+    code, said = _to(">/dev/full", "--help")
+    assert (code, said) == (2, "magis: error: No space left on device\n")
 
 
 def test_after_an_error_no_json_is_printed_and_help_says_so(magis: Magis, tmp_path: Path) -> None:
@@ -132,8 +137,8 @@ def test_an_output_that_has_no_such_characters(magis_process: Magis, small: Path
 
 
 def test_no_standard_output(small: Path) -> None:
-    status, said = _to(">&-", "inspect", str(small))
-    assert status == 2
+    code, said = _to(">&-", "inspect", str(small))
+    assert code == 2
     assert said == "magis: error: standard output is closed: there is nowhere to print the result\n"
 
 
@@ -145,13 +150,59 @@ def test_control_characters_of_files_are_shown_and_not_obeyed(magis: Magis, tmp_
     assert not set("\x1b\x07\r\x9b") & set(done.err)
 
 
+# Turns the direction of writing, ends that, is a line end to some, takes no room.
+UNSEEN = "\u202e\u2066\u2028\u200b"
+
+
+def test_what_nobody_sees_is_written_out(magis: Magis, tmp_path: Path) -> None:
+    text = SMALL.replace("net.layers", f"net{UNSEEN}.layers")
+    text = text.replace("small.py", f"small{UNSEEN}.py").replace("bitwise", f"bitwise{UNSEEN}")
+    path = tmp_path / f"small{UNSEEN}.magis"
+    path.write_text(text)
+    plan = tmp_path / f"plan{UNSEEN}.json"
+    search = ("--latency-limit", "2", "--state-budget", "50", "-o", plan)
+    for command in (
+        ("inspect", path),
+        ("inspect", path, "--explain"),
+        ("optimize", path, *search, "--explain"),
+        ("inspect", plan),
+        ("diff", path, plan),
+        ("report", plan, "-o", tmp_path / f"page{UNSEEN}.html"),
+        ("export", plan, "--trace", tmp_path / f"trace{UNSEEN}.json"),
+        ("inspect", tmp_path / f"none{UNSEEN}"),
+    ):
+        done = magis(*command)
+        shown = done.out + done.err
+        assert r"\u202e" in shown.replace("\n", ""), command
+        assert not set(UNSEEN) & set(shown), command
+
+
+def test_terminated_is_taken_back_like_interrupted(
+    magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    monkeypatch.setattr("magis.cli.inspect.read_subjects", wait)
+    monkeypatch.setattr("magis.cli.status._terminated", False)
+    before = signal.getsignal(signal.SIGTERM)
+    status.take_back_when_terminated()
+    try:
+        done = magis("inspect", small)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (done.status, done.out) == (143, "")
+    assert done.err == "magis: interrupted; nothing was written\n"
+
+
 def test_interrupted_before_anything_is_there(
     magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("magis.cli.inspect.read_subject", interrupt)
+    monkeypatch.setattr("magis.cli.inspect.read_subjects", interrupt)
     done = magis("inspect", small)
     assert (done.status, done.out) == (130, "")
     assert done.err == "magis: interrupted; nothing was written\n"

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import TRAIN, Finished, Magis, assert_user_error
+from cli_support import SMALL, TRAIN, Finished, Magis, assert_user_error
 from snapshot_format import assert_no_overlap, peak_of
 from swap_programs import swapped
 from torch.cuda import _memory_viz
 from trace_format import Counters, Event, events_of, nanoseconds, slices
 
 from magis import _core
+from magis.cli.recorded import check_record_folder, write_recording
 from magis.report.memory import WORKSPACE
+from magis.report.viewers.measured import Recording
 from magis.runtime.plan_file import envelope, parse_envelope
 
 pytestmark = pytest.mark.skipif(
@@ -142,6 +144,35 @@ def test_where_it_cannot_be(magis: Magis, tmp_path: Path, monkeypatch: pytest.Mo
     Path("locked").mkdir(mode=0o555)
     done = magis("run", "plan.json", "--record", "locked")
     assert_user_error(done, "--record locked/trace.json: the folder", "read-only")
+    done = magis("run", "plan.json", "--record", "locked/new")
+    assert_user_error(done, "--record", "read-only")
     # This process has no hook.
     done = magis("run", "plan.json", "--model", "train.py:make", "--record", "out")
     assert_user_error(done, "--record: on a CPU a step is recorded under the allocator hook")
+    assert not Path("out").exists()
+
+
+def test_a_folder_is_made_with_what_is_in_it_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = _core.Plan.program_order(_core.Graph.parse(SMALL))
+    recording = Recording("hook", 0)
+    folder = tmp_path / "a" / "b"
+    check_record_folder(folder)
+    assert not folder.parent.exists()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("magis.cli.recorded.write_snapshot", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write_recording(folder, plan, "cpu", recording)
+        assert not folder.exists()
+        folder.mkdir(parents=True)
+        (folder / "mine").touch()
+        with pytest.raises(KeyboardInterrupt):
+            write_recording(folder, plan, "cpu", recording)
+    assert (folder / "mine").exists()
+    write_recording(folder, plan, "cpu", recording)
+    assert {path.name for path in folder.iterdir()} == {"mine", "trace.json", "snapshot.pickle"}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,100 @@ def test_a_graph_and_bare_plan_text_have_pages_too(
         data = page_of(page)
         assert data["lines"] == []
         assert data["search"] is None
-        assert len(data["runs"]) == 2
+        labels = [run["label"] for run in data["runs"]]
+        assert labels == (["before", "after"] if path == text else ["as captured"])
+
+
+# What an edit of a plan file might promise, and the words that refuse it.
+UNTRUE = [
+    (("report", "promised_peak_bytes"), 1000, "says a peak of 1000 B, and its plan comes to"),
+    (("report", "captured_peak_bytes"), 10**12, "says a peak of the captured graph of 931.32 GiB"),
+    (("report", "baseline_peak_bytes"), 10**12, "says a peak before of 931.32 GiB"),
+    (("report", "seconds"), 1e-9, "says a time of"),
+    (("report", "baseline_seconds"), 1e3, "says a time before of 1,000 s"),
+    (("report", "lower_bound_bytes"), 10**12, "says that no plan stays below 931.32 GiB"),
+    (("report", "limit_bytes"), 1, "says that its limit of 1 B is met"),
+    (("promise", "peak_bytes"), 1000, "says a peak of 1000 bytes"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "words"), UNTRUE)
+def test_an_edited_promise_is_refused(
+    magis: Magis, made: Path, tmp_path: Path, field: tuple[str, str], value: Any, words: str
+) -> None:
+    content = json.loads((made / "tight.json").read_text())
+    content[field[0]][field[1]] = value
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(content))
+    for command in (("report", plan), ("diff", made / "loose.json", plan), ("inspect", plan)):
+        assert_user_error(magis(*command), f"{plan}: {words}", "make it again")
+    assert not (tmp_path / "plan.html").exists()
+
+
+def test_what_was_done_is_told_from_the_plan(magis: Magis, made: Path, tmp_path: Path) -> None:
+    content = json.loads((made / "tight.json").read_text())
+    told = content["report"]["edits"]
+    assert told
+    content["report"]["edits"] = [{"kind": "rewrite", "rule": "of mine", "times": 7}]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(content))
+    assert magis("inspect", plan, "--json").json["report"]["edits"] == told
+
+
+def test_measured_times_stay_as_they_are_told(magis: Magis, made: Path, tmp_path: Path) -> None:
+    content = json.loads((made / "tight.json").read_text())
+    content["report"] |= {"times": "9 of 9 calls measured", "seconds": 0.25}
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(content))
+    assert magis("inspect", plan, "--json").json["report"]["seconds"] == 0.25
+
+
+# The same bad input: what is typed after `magis report`, `diff`, `export` and `inspect`.
+BAD_INPUTS: dict[str, Callable[[Path], Path]] = {
+    "missing": lambda place: place / "none.json",
+    "folder": lambda place: place,
+    "empty": lambda place: _written(place / "empty", ""),
+    "binary": lambda place: _written(place / "binary", "\0\udcff"),
+    "cut": lambda place: _written(place / "cut.json", '{"magis": "0.1.0", "format": 1,'),
+    "foreign": lambda place: _written(place / "foreign.json", '{"a": 1}'),
+    "graph": lambda place: _written(place / "graph.magis", "magis 1\ndevice cpu\n%a = b"),
+    "device": lambda place: _written(
+        place / "device.json",
+        (place / "tight.json").read_text().replace('"device": "rtx3090"', '"device": "abacus"'),
+    ),
+}
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return path
+
+
+@pytest.mark.parametrize("kind", BAD_INPUTS)
+def test_the_same_bad_input_has_the_same_words_everywhere(
+    magis: Magis, made: Path, tmp_path: Path, kind: str
+) -> None:
+    shutil.copy(made / "tight.json", tmp_path)
+    bad, good = BAD_INPUTS[kind](tmp_path), made / "loose.json"
+    page = tmp_path / "page.html"
+    said = {
+        magis(*command).err
+        for command in (
+            ("inspect", bad),
+            ("report", bad, "-o", page),
+            ("report", bad),
+            ("diff", bad, good),
+            ("diff", good, bad, "-o", page),
+            ("export", bad, "--trace", tmp_path / "trace.json"),
+        )
+    }
+    assert len(said) == 1
+    assert str(bad) in said.pop()
+    assert not page.exists()
+
+
+def test_a_missing_file_in_a_missing_folder_is_missing(magis: Magis, tmp_path: Path) -> None:
+    assert_user_error(magis("report", tmp_path / "no" / "plan.json"), "plan.json: no such file")
 
 
 def test_a_plan_of_a_frontier_is_shown_among_its_neighbours(
@@ -103,6 +198,10 @@ def test_peers_stand_beside_the_plan(magis: Magis, made: Path, tmp_path: Path) -
         ("{}", "must hold a list of objects"),
         ('[{"name": "a", "seconds": 1.0}]', "has no field '[0].peak_bytes'"),
         ('[{"name": "a", "peak_bytes": "b", "seconds": 1}]', "must be an integer"),
+        ('[{"name": "a", "peak_bytes": -1, "seconds": 1}]', '[0].peak_bytes" must be more than'),
+        ('[{"name": "a", "peak_bytes": 1, "seconds": -1}]', '[0].seconds" must be more than'),
+        ('[{"name": "a", "peak_bytes": 1, "seconds": 0}]', '[0].seconds" must be more than'),
+        ('[{"name": " ", "peak_bytes": 1, "seconds": 1}]', '[0].name" must be a text that is'),
     ):
         peers.write_text(text)
         done = magis("report", made / "tight.json", "--peers", peers, "-o", page)

@@ -17,14 +17,28 @@ function rangeOf(index) {
   return range[1] - range[0];
 }
 
-// Where on the screen a moment of a memory figure is found, at half its height.
-function pointOf(index, moment) {
+// Of each step its moment, times, and the parts of loops around it.
+function stepsOfRun(run) {
+  const { moment, start, end, count } = run.steps;
+  return Array.from({ length: count }, (_, step) => [
+    moment[step], start[step], end[step], partsAt(run, step).map(({ loop, part }) => [loop.name, part]),
+  ]);
+}
+
+// The upper edge of the areas, at each corner.
+function heightsDrawn(id) {
+  const areas = byId(id).data.filter((trace) => trace.fill && trace.name !== "found");
+  return areas[areas.length - 1].y;
+}
+
+// Where on the screen a step of a memory figure is found, at half its height.
+function pointOf(index, step) {
   const figure = byId(`memory-${index}`);
   figure.scrollIntoView({ block: "center" });
   const box = figure.getBoundingClientRect();
   const { _size: size, xaxis, yaxis } = figure._fullLayout;
   const hover = traceOf(index, "hover");
-  const at = hover.customdata.indexOf(moment);
+  const at = hover.customdata.indexOf(step);
   return [box.left + size.l + xaxis.l2p(hover.x[at]), box.top + size.t + yaxis._length / 2];
 }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from magis import _core, zoo
 from magis.capture import capture
 from magis.report import Report
+from magis.report.timeline import Loop, Timeline
 
 Json = dict[str, Any]
 
@@ -40,6 +42,53 @@ def planned(
         result, device=DEVICE, limit_text="a share", limit_bytes=limit, replayed="not replayed"
     )
     return result.plan, report
+
+
+@dataclass(frozen=True)
+class Step:
+    """A moment, in a loop once for each part."""
+
+    moment: int
+    start: float
+    end: float
+    loops: tuple[tuple[str, int], ...]  # around it, outer before inner, and in which part
+
+
+def steps_of(timeline: Timeline) -> list[Step]:
+    """Counted the plain way: a loop's parts one after the other."""
+    return _steps(timeline, 0, len(timeline.moments), timeline.loops, 1.0, 0.0, ())
+
+
+def _steps(
+    timeline: Timeline,
+    first: int,
+    end: int,
+    loops: list[Loop],
+    stretched: float,
+    shift: float,
+    around: tuple[tuple[str, int], ...],
+) -> list[Step]:
+    found: list[Step] = []
+    moment = first
+    while moment < end or loops:
+        if not loops or loops[0].first > moment:
+            at = timeline.moments[moment]
+            times = (at.start * stretched + shift, at.end * stretched + shift)
+            found.append(Step(moment, *times, around))
+            moment += 1
+            continue
+        loop, *others = loops
+        inside = [other for other in others if other.first <= loop.last]
+        loops = others[len(inside) :]
+        for part in range(loop.parts):
+            scale = loop.other_seconds / loop.seconds if part and loop.seconds else 1.0
+            begin = loop.start + (part and loop.seconds + (part - 1) * loop.other_seconds)
+            offset = stretched * (begin - loop.start * scale) + shift
+            place = (*around, (loop.name, part + 1))
+            body = (loop.first, loop.last + 1, inside, stretched * scale, offset, place)
+            found += _steps(timeline, *body)
+        moment = loop.last + 1
+    return found
 
 
 def live_by_kind(data: Json, run: Json, moment: int) -> list[int]:

@@ -58,6 +58,8 @@ def test_what_was_captured_reads_as_it_would_be_asked_for() -> None:
     meta = {"torch": "2.13", "model": "bert", "zoo_size": "full", "zoo_batch": "8", "threads": "2"}
     assert model_text(meta) == "bert --size full --batch 8"
     assert model_text({}) == ""
+    assert model_text(meta | {"optimizer": "AdamW"}) == "bert --size full --batch 8, with AdamW"
+    assert model_text({"optimizer": "AdamW"}) == "training step, with AdamW"
 
 
 def test_long_paths_break_after_dots_and_slashes() -> None:

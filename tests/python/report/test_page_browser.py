@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import viewer_plans
 from browser import CHROMIUM, Browser
-from page_support import DEVICE, planned, zoo_graph
+from page_support import DEVICE, planned, steps_of, zoo_graph
 
 from magis import _core
 from magis.report import Report
 from magis.report.differences import Side, differences
 from magis.report.page import diff_data, page_text, report_data, write_page
+from magis.report.timeline import Timeline
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="chromium is not installed; scripts/setup_packages.sh does"
@@ -72,16 +75,18 @@ def check_figures(browser: Browser, report: Report) -> None:
 
 def zoom_to_peak(browser: Browser) -> None:
     browser.evaluate("state.axis = 'order'; memoryFigures()")
-    browser.evaluate("memoryFigure(data.runs[1], 1, data.runs[1].peak - 5, data.runs[1].peak + 6)")
+    browser.evaluate(
+        "memoryFigure(data.runs[1], 1, data.runs[1].peakStep - 5, data.runs[1].peakStep + 6)"
+    )
 
 
 def check_hover(browser: Browser, report: Report) -> None:
     """Zoomed in, where an operator is wide enough to be pointed at, however short it is."""
     zoom_to_peak(browser)
-    browser.move_to(*browser.evaluate("pointOf(1, data.runs[1].peak)"))
+    browser.move_to(*browser.evaluate("pointOf(1, data.runs[1].peakStep)"))
     browser.wait_for("document.querySelector('#memory-1 .hoverlayer .hovertext') !== null")
     text = browser.evaluate("document.querySelector('#memory-1 .hoverlayer').textContent")
-    told = browser.evaluate("momentLines(data.runs[1], data.runs[1].peak)")
+    told = browser.evaluate("stepLines(data.runs[1], data.runs[1].peakStep)")
     assert told[0] in text  # the operator
     assert told[1] in text  # its shapes
     for place in told[2].split("  "):  # its module, and the source line
@@ -112,19 +117,17 @@ def check_search(browser: Browser) -> None:
 
 
 def check_zoom_and_click(browser: Browser) -> None:
-    x, y = browser.evaluate("pointOf(1, data.runs[1].peak)")
+    """A mouse's own: drag, then click on an operator, then go back."""
+    x, y = browser.evaluate("pointOf(1, data.runs[1].peakStep)")
     whole = browser.evaluate("rangeOf(1)")
     browser.drag(x - 60, y, x + 60)
     browser.wait_for(f"rangeOf(1) < {whole} / 2")
     zoom_to_peak(browser)
-    # What a click at that moment tells the figure; where a mouse hits it depends on the zoom.
-    browser.evaluate(
-        "byId('memory-1').emit('plotly_click', {points: [{customdata: data.runs[1].peak - 2}]})"
-    )
-    browser.wait_for("state.moment === data.runs[1].peak - 2")
+    browser.click(*browser.evaluate("pointOf(1, data.runs[1].peakStep - 2)"))
+    browser.wait_for("state.step === data.runs[1].peakStep - 2")
     browser.wait_for("document.getElementById('live-at').textContent.startsWith('At this moment')")
-    assert browser.evaluate("rootValue('live-modules') === data.runs[1].total[state.moment]")
-    browser.evaluate("state.axis = 'time'; memoryFigures(); showMoment(1, data.runs[1].peak)")
+    assert browser.evaluate("rootValue('live-modules') === data.runs[1].total[chosenMoment()]")
+    browser.evaluate("state.axis = 'time'; memoryFigures(); showStep(1, data.runs[1].peakStep)")
 
 
 @pytest.mark.parametrize("name", sorted(SHARES))
@@ -153,6 +156,89 @@ def test_full_size(name: str, browser: Browser, tmp_path: Path) -> None:
     check_zoom_and_click(browser)
     browser.screenshot(SHOTS / f"{name}-full-light.png")
     assert browser.errors == []
+
+
+# Three parts of two rows and one of the last; in each of them two of the columns.
+NESTED = """\
+magis 1
+device cpu
+site @1 "net" "net.py:3"
+batch %x "[0]" : f32[7,512]
+%a = aten.tanh(%x) : f32[7,512] @1
+%y = magis.begin("r1", 2, 7, [%a]) : f32[7,512]
+%p = magis.part(%a, 0, 1*r1) : f32[2,512]
+%b = aten.exp(%p) : f32[2,512] @1
+%z = magis.begin("r2", 256, 512, [%b], [[1*r1,512]]) : f32[2,512]
+%q = magis.part(%b, 1, 1*r2) : f32[2,256]{512,1}
+%c = aten.sin(%q) : f32[2,256] @1
+%d = aten.cos(%c) : f32[2,256] @1
+%n2 = magis.write_part(%z, 1, 1*r2, %d) : none @1
+%end2 = magis.end("r2", [%z], [%b]) : none
+%e = aten.exp(%z) : f32[2,512] @1
+%n1 = magis.write_part(%y, 0, 1*r1, %e) : none @1
+%end1 = magis.end("r1", [%y], [%a]) : none
+output loss "" %y
+"""
+
+
+def loops() -> dict[str, _core.Plan]:
+    split = viewer_plans.split_bert()  # it swaps in its loop
+    return {
+        "nested": _core.Plan.program_order(_core.Graph.parse(NESTED, "nested")),
+        "swapping": split,
+        "by hand": _core.Plan.program_order(_core.Graph.parse(viewer_plans.LOOP)),
+    }
+
+
+@pytest.mark.parametrize("name", ["nested", "swapping", "by hand"])
+def test_every_part_of_a_loop_is_drawn(name: str, browser: Browser, tmp_path: Path) -> None:
+    plan = loops()[name]
+    page = tmp_path / f"{name}.html"
+    write_page(page, report_data(plan, "cpu"))
+    opened(browser, page)
+    timeline = Timeline.of(plan, plan.simulate("cpu"), "cpu")
+    steps = steps_of(timeline)
+    assert len(steps) > len(timeline.moments)
+    shown = browser.evaluate("stepsOfRun(data.runs.at(-1))")
+    assert [step.moment for step in steps] == [row[0] for row in shown]
+    for step, (_, start, end, parts) in zip(steps, shown, strict=True):
+        assert (start, end) == pytest.approx((step.start, step.end), rel=1e-9, abs=1e-15)
+        assert [tuple(part) for part in parts] == list(step.loops)
+    # What is drawn: at every step its height, not that of the first part alone.
+    figure = "memory-0"
+    heights = browser.evaluate(f"heightsDrawn('{figure}')")
+    live = [timeline.moments[step.moment].live_bytes for step in steps]
+    persistent = plan.simulate("cpu").persistent_bytes
+    assert heights[:-1] == [persistent + size for size in live]
+    assert "part by part" in browser.evaluate("byId('memory-note-0').textContent")
+    last = max(range(len(steps)), key=lambda at: (len(steps[at].loops), at))
+    told = browser.evaluate(f"hoverText(data.runs.at(-1), {last})")
+    for loop, part in steps[last].loops:
+        assert f"part {part} of {part} of loop {loop}" in told
+    assert browser.errors == []
+
+
+def test_of_too_many_parts_the_inner_ones_are_drawn_as_high_as_they_get(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = tmp_path / "nested.html"
+    write_page(page, report_data(loops()["nested"], "cpu"))
+    opened(browser, page)
+    whole = browser.evaluate("data.runs[0].steps.count")
+    highest = browser.evaluate("highestDrawn(0)")
+    browser.evaluate(f"unfold(data.runs[0], {whole - 1}); memoryFigures()")
+    steps = browser.evaluate("stepsOfRun(data.runs[0])")
+    assert len(steps) < whole
+    for before, after in pairwise(steps):
+        assert after[1] == pytest.approx(before[2])
+    assert steps[-1][2] == pytest.approx(browser.evaluate("data.runs[0].seconds"))
+    assert browser.evaluate("highestDrawn(0)") == highest
+    folded = browser.evaluate("[...data.runs[0].steps.folded.keys()]")
+    assert len(folded) == 4  # in each part of the outer loop
+    told = browser.evaluate(f"hoverText(data.runs[0], {folded[1]})")
+    assert "parts 2 to 2 of loop r2, each like the first" in told
+    assert "part 2 of 4 of loop r1" in told
+    assert "as high as they get" in browser.evaluate("byId('memory-note-0').textContent")
 
 
 def test_two_plans_on_one_page(browser: Browser, tmp_path: Path) -> None:
@@ -185,12 +271,12 @@ def test_names_are_shown_not_obeyed(browser: Browser, tmp_path: Path) -> None:
     ]
     graph = _core.Graph.parse("\n".join(lines) + "\n", "graph")
     page = tmp_path / "evil.html"
-    page.write_text(page_text(report_data(_core.Plan.program_order(graph), "cpu", title=EVIL)))
+    page.write_text(page_text(report_data(None, "cpu", captured=graph, title=EVIL)))
     opened(browser, page)
     browser.evaluate("choose('onerror')")
-    browser.move_to(*browser.evaluate("pointOf(1, 0)"))
-    browser.wait_for("document.querySelector('#memory-1 .hoverlayer .hovertext') !== null")
-    hover = browser.evaluate("document.querySelector('#memory-1 .hoverlayer').textContent")
+    browser.move_to(*browser.evaluate("pointOf(0, 0)"))
+    browser.wait_for("document.querySelector('#memory-0 .hoverlayer .hovertext') !== null")
+    hover = browser.evaluate("document.querySelector('#memory-0 .hoverlayer').textContent")
     assert "<img src=x onerror=window.hit=1>" in hover
     assert browser.evaluate("window.hit === undefined && document.querySelector('img') === null")
     assert browser.errors == []
@@ -218,7 +304,7 @@ def test_a_step_without_operators(browser: Browser, tmp_path: Path) -> None:
     text = "\n".join(["magis 1", "device cpu", *lines, 'output aux "" %t', ""])
     graph = _core.Graph.parse(text, "graph")
     page = tmp_path / "empty.html"
-    write_page(page, report_data(_core.Plan.program_order(graph), "cpu"))
+    write_page(page, report_data(None, "cpu", captured=graph))
     opened(browser, page)
 
 
@@ -237,15 +323,15 @@ def chain(length: int) -> str:
 def test_fifty_thousand_operators_and_no_source_lines(browser: Browser, tmp_path: Path) -> None:
     graph = _core.Graph.parse(chain(50_000), "chain")
     page = tmp_path / "chain.html"
-    write_page(page, report_data(_core.Plan.program_order(graph), "cpu"))
+    write_page(page, report_data(None, "cpu", captured=graph))
     assert page.stat().st_size <= SIX_MB
     seconds = opened(browser, page)
     print(f"50,000 operators: {page.stat().st_size:,} bytes, opened in {seconds:.2f} s")
     assert browser.errors == []
-    assert browser.evaluate("data.runs[1].count") == 50_000
+    assert browser.evaluate("data.runs[0].count") == 50_000
     # Zoomed in, single operators are told apart.
-    browser.evaluate("state.axis = 'order'; memoryFigure(data.runs[1], 1, 30000, 30010)")
-    shown = browser.evaluate("document.getElementById('memory-1').data[0].x.length")
+    browser.evaluate("state.axis = 'order'; memoryFigure(data.runs[0], 0, 30000, 30010)")
+    shown = browser.evaluate("document.getElementById('memory-0').data[0].x.length")
     assert shown <= 14
     assert "(no source line)" in browser.evaluate(
         "document.getElementById('live-sources').data[0].labels.join()"

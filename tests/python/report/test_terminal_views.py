@@ -16,11 +16,12 @@ from magis.report.curve import STRETCHES, CurveView, MemoryCurve
 from magis.report.module_tree import module_tree
 from magis.report.modules import NO_MODULE
 from magis.report.render import memory_view
-from magis.report.viewers.predicted import predicted
+from magis.report.timeline import Timeline
 
 
 def curve_of(plan: _core.Plan, device: str) -> MemoryCurve:
-    return MemoryCurve.of(predicted(plan, device), plan.simulate(device))
+    simulation = plan.simulate(device)
+    return MemoryCurve.of(Timeline.of(plan, simulation, device), simulation)
 
 
 def drawn(view: Any, **options: Any) -> list[str]:

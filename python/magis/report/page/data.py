@@ -14,7 +14,7 @@ from magis.report.page.loops import loops_told
 from magis.report.page.moved import moved_rows
 from magis.report.page.run import run_columns
 from magis.report.render import model_text
-from magis.report.report import MEASURED_BASELINE
+from magis.report.report import CAPTURED_BASELINE, MEASURED_BASELINE
 from magis.report.report_words import figures, headline
 from magis.report.sentences import sentences
 from magis.report.text import bytes_text, change_text, percent_text, seconds_text
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 def report_data(
-    plan: _core.Plan,
+    plan: _core.Plan | None,
     device: _core.Device,
     report: Report | None = None,
     captured: _core.Graph | None = None,
@@ -38,7 +38,7 @@ def report_data(
     peers: list[Json] | None = None,
     title: str = "",
 ) -> Json:
-    """A plan beside the graph that it was made for.
+    """A plan beside the graph that it was made for; without a plan the graph alone.
 
     captured: that graph; without it, a plan that splits or rewrites stands alone. report: without
     it there is no limit, no bound and no search to tell of. peers: `{"name", "peak_bytes",
@@ -47,19 +47,19 @@ def report_data(
     from magis import _core
 
     texts = Texts()
-    if captured is None and not plan.graph.altered:
+    if captured is None and plan is not None and not plan.graph.altered:
         captured = plan.graph
     runs = []
     before = None
     if captured is not None:
         before = _core.Plan.program_order(captured)
-        runs.append(
-            run_columns(
-                before, device, texts, label="before", source="captured graph in program order"
-            )
-        )
-    after = run_columns(plan, device, texts, label="after", source="the plan")
-    runs.append(after)
+        label = "as captured" if plan is None else "before"
+        runs.append(run_columns(before, device, texts, label=label, source=CAPTURED_BASELINE))
+    if plan is not None:
+        runs.append(run_columns(plan, device, texts, label="after", source="the plan"))
+    plan = plan or before
+    assert plan is not None
+    after = runs[-1]
     items = explain(plan, device, report)
     edits = [] if report is None else report.edits
     if report is None and before is not None:

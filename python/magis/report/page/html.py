@@ -20,12 +20,13 @@ from typing import Any
 
 from magis.errors import MissingExtraError, PlanError
 from magis.files import write_text
+from magis.report.curve import MemoryCurve
 from magis.report.drawing import Curve, drawing
 from magis.report.text import printable
 
 Json = dict[str, Any]
 
-_SCRIPTS = ("model", "looks", "memory", "live", "engines", "tables", "search", "main")
+_SCRIPTS = ("model", "parts", "looks", "memory", "live", "engines", "tables", "search", "main")
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
@@ -102,12 +103,7 @@ def _summary(data: Json) -> str:
 def _drawing(data: Json) -> str:
     """What stands in for the figures until they are drawn."""
     curves = [
-        Curve(
-            run["label"],
-            run["moments"]["start"],
-            [run["persistent_bytes"] + live for live in run["moments"]["live"]],
-            run["seconds"],
-        )
+        Curve(run["label"], MemoryCurve(run["seconds"], run["persistent_bytes"], run["curve"]))
         for run in data["runs"]
     ]
     limits = [line["bytes"] for line in data["lines"] if line["name"] == "limit"]

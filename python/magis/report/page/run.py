@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from magis.report.curve import MemoryCurve
 from magis.report.definitions import Definition, definitions
 from magis.report.lifetimes import last_readers, tensor_of
 from magis.report.loops import read_loops
 from magis.report.page.columns import Texts, columns
 from magis.report.page.kinds import kinds_of
-from magis.report.timeline import LOAD, REPEAT, RUN, WAIT, Moment, Timeline
+from magis.report.timeline import LOAD, RUN, WAIT, Loop, Moment, Timeline
 
 if TYPE_CHECKING:
     from magis import _core
 
 Json = dict[str, Any]
 
-MOMENTS = (RUN, LOAD, WAIT, REPEAT)
+MOMENTS = (RUN, LOAD, WAIT)
 # The paths of a module's own parameters end in so many names that are not the module's.
 _LEVELS = {"param": 1, "buffer": 1, "grad": 1, "state": 2}
 
@@ -34,13 +35,16 @@ def run_columns(
     - `operators`: `name` (its first result), `operator`, `module`, `source`, `shapes`, `backward`,
       and `loop`, the innermost around it.
     - `moments`: `kind` (position in MOMENTS), `operator` (row of `operators`; of a load the
-      tensor's; -1 for none), `copy` (0 for the first run), `start`, `end` in seconds, `live` and
-      `scratch` in transient bytes.
+      tensor's; -1 for none), `copy` (0 for the first run), `start`, `end` in seconds, in a loop
+      those of its first part, `live` and `scratch` in transient bytes.
+    - `loops`, in the order in which they begin: `name`, `parts`, `first` and `last` moment, which
+      come once for each part; `start` and `seconds` of the first part, and what each `other` takes.
     - `tensors`, one row per lifetime: `name` with its copy's number, `operator` (-1 for inputs),
       `type`, `module`, `source`, `bytes`, `kind` (see `magis.report.page.kinds`), `role` in words,
       `first` and `last` moment, `reader`, the operator that reads it last (-1 for none or unknown).
     - `host`: `tensor`, `bytes`, `first` and `last` moment. `copies`: `to_host`, `tensor`, `start`,
-      `end`.
+      `end`, in a loop those of its first part, and `loop`, the row of the innermost around it, or
+      -1. `curve`: see `magis.report.curve.MemoryCurve`.
     """
     return _Columns(plan, device, texts).all(label, source)
 
@@ -77,7 +81,11 @@ class _Columns:
             "bytes_to_host": simulation.bytes_to_host,
             "bytes_to_device": simulation.bytes_to_device,
             "peak": self._timeline.peak,
-            "loops": list(self._loops.loops),
+            "curve": MemoryCurve.of(self._timeline, simulation).levels,
+            "loops": columns(
+                ("name", "parts", "first", "last", "start", "seconds", "other"),
+                map(self._loop, self._timeline.loops),
+            ),
             "operators": self._operator_columns(),
             "moments": self._moment_columns(),
             "tensors": self._tensor_columns(),
@@ -89,10 +97,16 @@ class _Columns:
                 ),
             ),
             "copies": columns(
-                ("to_host", "tensor", "start", "end"),
+                ("to_host", "tensor", "start", "end", "loop"),
                 (
-                    (copy.kind == "store", self._text(copy.tensor), copy.start, copy.end)
-                    for copy in simulation.copies
+                    (
+                        copy.kind == "store",
+                        self._text(copy.tensor),
+                        copy.start,
+                        copy.end,
+                        -1 if loop is None else loop,
+                    )
+                    for copy, loop in zip(simulation.copies, self._timeline.copy_loops, strict=True)
                 ),
             ),
         }
@@ -112,6 +126,17 @@ class _Columns:
             text(found.shapes),
             int(found.backward),
             text(around[-1].name if around else ""),
+        )
+
+    def _loop(self, loop: Loop) -> tuple[Any, ...]:
+        return (
+            self._text(loop.name),
+            loop.parts,
+            loop.first,
+            loop.last,
+            loop.start,
+            loop.seconds,
+            loop.other_seconds,
         )
 
     def _moment_columns(self) -> Json:

@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from magis.report.text import escaped
+from magis.report.text import printable
 from magis.report.viewers.addresses import ALIGNMENT, place
 from magis.report.viewers.record import Place, Record
 
@@ -192,5 +192,5 @@ def frames_of(place: Place) -> list[Frame]:
 
 def _frame(name: str, file: str, line: int) -> Frame:
     # A semicolon separates frames where they are written in one line.
-    name, file = (escaped(text).replace(";", ",") for text in (name, file))
+    name, file = (printable(text).replace(";", ",") for text in (name, file))
     return {"name": name, "filename": file, "line": line}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from magis.report.text import escaped
+from magis.report.text import printable
 from magis.report.viewers.record import ENGINES, Nanoseconds, Record
 
 Event = dict[str, Any]
@@ -35,14 +35,14 @@ def _events(record: Record, process: int, first_arrow: int) -> Iterator[Event]:
     for entry in record.slices:
         yield {
             "ph": "X",
-            "name": escaped(entry.name),
+            "name": printable(entry.name),
             "cat": entry.category,
             "pid": process,
             "tid": threads[entry.engine],
             "ts": _microseconds(entry.start),
             "dur": _microseconds(entry.end - entry.start),
             "args": {
-                key: escaped(value) if isinstance(value, str) else value
+                key: printable(value) if isinstance(value, str) else value
                 for key, value in entry.details.items()
             },
         }
@@ -74,7 +74,7 @@ def _names(record: Record, process: int) -> Iterator[Event]:
     def metadata(what: str, thread: int, key: str, value: str | int) -> Event:
         return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {key: value}}
 
-    yield metadata("process_name", 0, "name", escaped(record.title))
+    yield metadata("process_name", 0, "name", printable(record.title))
     yield metadata("process_sort_index", 0, "sort_index", process)
     for thread, engine in enumerate(ENGINES, start=1):
         yield metadata("thread_name", thread, "name", engine)

@@ -9,34 +9,34 @@ const BARS = {
   "computed again": { light: "#d9a400", dark: "#f2c744" },
   optimizer: { light: "#8fb8e8", dark: "#a9cbf2" },
   waiting: { light: "#14181f", dark: "#ffffff" },
-  "a loop's other parts": { light: "#b7bcc6", dark: "#7b8494" },
   copying: { light: "#3b6fb6", dark: "#5f94dc" },
 };
 
 function categoryOf(run, moment) {
   const { kind, operator, copy } = run.moments;
   if (kind[moment] === MOMENTS.wait) return "waiting";
-  if (kind[moment] === MOMENTS.repeat) return "a loop's other parts";
   if (copy[moment]) return "computed again";
   const row = operator[moment];
   if (row >= 0 && text(run.operators.source[row]).startsWith("optimizer ")) return "optimizer";
   return row >= 0 && run.operators.backward[row] ? "backward" : "forward";
 }
 
-// Bars of what takes time between two times; neighbours of a kind too short to be seen are one.
+// Bars of what takes time between two times. Neighbours too short to be seen are one bar, of the
+// kind that takes most of it.
 function bars(run, from, to) {
-  const { start, end, kind } = run.moments;
-  const found = [];
-  const short = (to - from) / MOST_BARS;
-  for (let m = Math.max(0, lowerBound(start, from) - 1); m < run.count && start[m] <= to; m++) {
-    if (kind[m] === MOMENTS.load || end[m] < from || end[m] === start[m]) continue;
-    const category = categoryOf(run, m);
-    const hit = state.query !== "" && isHitMoment(run, m);
+  const { moment, start, end, count } = run.steps;
+  const found = [], short = (to - from) / MOST_BARS;
+  for (let step = Math.max(0, lowerBound(start, from) - 1); step < count && start[step] <= to; step++) {
+    if (end[step] < from || end[step] === start[step]) continue;
+    const kind = categoryOf(run, moment[step]), seconds = end[step] - start[step];
+    const hit = state.query !== "" && isHitMoment(run, moment[step]);
     const last = found[found.length - 1];
-    const joins = last && last.category === category && last.hit === hit && end[m] - last.start < short;
-    if (joins) Object.assign(last, { end: end[m], last: m });
-    else found.push({ category, hit, start: start[m], end: end[m], first: m, last: m });
+    if (last && end[step] - last.start < short) {
+      last.seconds[kind] = (last.seconds[kind] || 0) + seconds;
+      Object.assign(last, { end: end[step], last: step, hit: last.hit || hit });
+    } else found.push({ seconds: { [kind]: seconds }, hit, start: start[step], end: end[step], first: step, last: step });
   }
+  for (const bar of found) bar.category = Object.keys(bar.seconds).reduce((a, b) => (bar.seconds[b] > bar.seconds[a] ? b : a));
   return found;
 }
 
@@ -45,7 +45,7 @@ function enginesFigure(from, to) {
   if (!run.count) return;
   const engines = run.copies.start.length ? ENGINES : ENGINES.slice(2);
   const traces = computing(run, bars(run, from, to));
-  if (run.copies.start.length) traces.push(copying(run, true), copying(run, false));
+  if (run.copies.start.length) traces.push(copying(run, true, from, to), copying(run, false, from, to));
   const look = layout(engines.length > 1 ? 230 : 150, {
     barmode: "overlay",
     bargap: 0.25,
@@ -77,23 +77,34 @@ function computing(run, found) {
 }
 
 function barText(run, bar) {
-  if (bar.first === bar.last) return [bar.category, ...momentLines(run, bar.first)].map(escaped).join("<br>");
+  if (bar.first === bar.last) return [bar.category, ...stepLines(run, bar.first)].map(escaped).join("<br>");
   const count = plural(bar.last - bar.first + 1, "operator");
-  const ends = [momentLines(run, bar.first)[0], momentLines(run, bar.last)[0]];
-  return [`${bar.category}: ${count}, ${secondsText(bar.end - bar.start)}`, `from ${ends[0]}`, `to ${ends[1]}`, "zoom in to tell them apart"].map(escaped).join("<br>");
+  const ends = [stepLines(run, bar.first)[0], stepLines(run, bar.last)[0]];
+  return [`${Object.keys(bar.seconds).length > 1 ? "mostly " : ""}${bar.category}: ${count}, ${secondsText(bar.end - bar.start)}`, `from ${ends[0]}`, `to ${ends[1]}`, "zoom in to tell them apart"].map(escaped).join("<br>");
 }
 
-function copying(run, toHost) {
-  const own = [];
-  run.copies.start.forEach((_, row) => { if (Boolean(run.copies.to_host[row]) === toHost) own.push(row); });
+// Copies in one direction between two times, neighbours too short to be seen as one.
+function copyBars(run, toHost, from, to) {
+  const found = [], short = (to - from) / MOST_BARS;
+  const own = run.steps.copies.filter(({ row, start, end }) => Boolean(run.copies.to_host[row]) === toHost && start <= to && end >= from);
+  for (const { row, start, end } of own.sort((a, b) => a.start - b.start)) {
+    const hit = isHitName(text(run.copies.tensor[row]));
+    const last = found[found.length - 1];
+    if (last && end - last.start < short) Object.assign(last, { end: Math.max(end, last.end), count: last.count + 1, hit: last.hit || hit });
+    else found.push({ row, start, end, count: 1, hit });
+  }
+  return found;
+}
+
+function copying(run, toHost, from, to) {
+  const own = copyBars(run, toHost, from, to);
   const engine = toHost ? "to the host" : "from the host";
-  const { start, end, tensor } = run.copies;
-  const colours = own.map((row) => (isHitName(text(tensor[row])) ? hitColour() : BARS.copying[state.theme] + (state.query ? "60" : "")));
+  const what = ({ row, count }) => (count > 1 ? `${plural(count, "tensor")} ${engine}, from %${text(run.copies.tensor[row])} on` : `%${text(run.copies.tensor[row])} ${engine}`);
   return {
     type: "bar", orientation: "h", name: "copying", legendgroup: "copying", showlegend: toHost,
-    y: own.map(() => engine), base: own.map((row) => start[row]), x: own.map((row) => end[row] - start[row]),
-    marker: { color: colours, line: { width: 0.5, color: css("--back") } },
-    text: own.map((row) => [`%${text(tensor[row])} ${engine}`, `${secondsText(end[row] - start[row])}, from ${secondsText(start[row])} on`].map(escaped).join("<br>")),
+    y: own.map(() => engine), base: own.map((bar) => bar.start), x: own.map((bar) => bar.end - bar.start),
+    marker: { color: own.map((bar) => (bar.hit ? hitColour() : BARS.copying[state.theme] + (state.query ? "60" : ""))), line: { width: 0.5, color: css("--back") } },
+    text: own.map((bar) => [what(bar), `${secondsText(bar.end - bar.start)}, from ${secondsText(bar.start)} on`].map(escaped).join("<br>")),
     textposition: "none",
     hovertemplate: "%{text}<extra></extra>",
   };
@@ -104,7 +115,7 @@ function enginesNote(run) {
   if (run.copies.start.length) {
     words.push(`Of ${secondsText(run.copy_seconds)} of copying the step waits for ${secondsText(run.exposed_seconds)}; ${bytesText(run.bytes_to_host)} go to the host, which holds ${bytesText(run.host_peak_bytes)} at most.`);
   }
-  if (run.loops.length) words.push("An operator in a loop is drawn once, with the time of all its parts, unless the loop copies: then its first part is.");
+  if (run.tree.inner.length) words.push("Loops are drawn part by part; parts of a loop share its time evenly.");
   byId("engines-note").textContent = words.join(" ");
 }
 
@@ -113,9 +124,8 @@ function listenToEngines() {
   if (figure.dataset.listens) return;
   figure.dataset.listens = "yes";
   figure.on("plotly_relayout", (change) => {
-    if (change["xaxis.range[0]"] === undefined) return;
-    const run = data.runs[state.run];
-    enginesFigure(Math.max(0, change["xaxis.range[0]"]), Math.min(run.seconds, change["xaxis.range[1]"]));
+    const range = newRange(figure, change, data.runs[state.run].seconds);
+    if (range) enginesFigure(...range);
   });
   figure.on("plotly_doubleclick", () => enginesFigure(0, data.runs[state.run].seconds));
 }

@@ -9,9 +9,9 @@ const MOST_HITS = 40;
 const LEAST_NAMED = 1 / 150;
 const NOWHERE = "(outside any module)";
 
-function showMoment(run, moment) {
+function showStep(run, step) {
   state.run = run;
-  state.moment = moment;
+  state.step = step;
   liveControls();
   liveFigures();
   data.runs.forEach((other, index) => {
@@ -26,13 +26,13 @@ function liveControls() {
   controls.replaceChildren();
   if (data.runs.length > 1) {
     const options = data.runs.map((run, index) => [String(index), run.label]);
-    choice(controls, "which run", options, String(state.run), (index) => showMoment(Number(index), data.runs[index].peak));
+    choice(controls, "which run", options, String(state.run), (index) => showStep(Number(index), data.runs[index].peakStep));
   }
   const run = data.runs[state.run];
-  if (state.moment !== run.peak) {
+  if (state.step !== run.peakStep) {
     const back = element("button", "back to the peak");
     back.type = "button";
-    back.addEventListener("click", () => showMoment(state.run, run.peak));
+    back.addEventListener("click", () => showStep(state.run, run.peakStep));
     controls.append(back);
   }
 }
@@ -40,9 +40,9 @@ function liveControls() {
 function liveFigures() {
   const run = data.runs[state.run];
   if (!run.count) return;
-  const rows = liveRows(run, state.moment);
-  const where = state.moment === run.peak ? "At the peak" : "At this moment";
-  byId("live-at").textContent = `${where} (${run.label}): ${bytesText(run.total[state.moment])}; ${momentLines(run, state.moment).join("; ")}`;
+  const rows = liveRows(run, chosenMoment());
+  const where = state.step === run.peakStep ? "At the peak" : "At this moment";
+  byId("live-at").textContent = `${where} (${run.label}): ${bytesText(run.total[chosenMoment()])}; ${stepLines(run, state.step).join("; ")}`;
   const modules = moduleTree(run, rows);
   icicle("live-modules", modules);
   icicle("live-sources", sourceTree(run, rows));
@@ -86,9 +86,9 @@ function leafOf(run, row) {
 }
 
 function scratchLeaf(run) {
-  const scratch = run.moments.scratch[state.moment];
+  const scratch = run.moments.scratch[chosenMoment()];
   if (!scratch) return null;
-  return { bytes: scratch, kind: data.kinds.indexOf("workspace"), name: "workspace", lines: momentLines(run, state.moment).map(escaped), row: -1 };
+  return { bytes: scratch, kind: data.kinds.indexOf("workspace"), name: "workspace", lines: stepLines(run, state.step).map(escaped), row: -1 };
 }
 
 function moduleTree(run, rows) {
@@ -105,7 +105,7 @@ function moduleTree(run, rows) {
     tree.add(batch ? tree.node("(inputs)", "(inputs)", "") : place(module), leafOf(run, row));
   }
   const scratch = scratchLeaf(run);
-  if (scratch) tree.add(place(text(run.operators.module[run.moments.operator[state.moment]])), scratch);
+  if (scratch) tree.add(place(text(run.operators.module[run.moments.operator[chosenMoment()]])), scratch);
   return tree;
 }
 
@@ -122,7 +122,7 @@ function sourceTree(run, rows) {
     tree.add(place(text(run.tensors.source[row]), missing), leafOf(run, row));
   }
   const scratch = scratchLeaf(run);
-  if (scratch) tree.add(place(text(run.operators.source[run.moments.operator[state.moment]]), "(no source line)"), scratch);
+  if (scratch) tree.add(place(text(run.operators.source[run.moments.operator[chosenMoment()]]), "(no source line)"), scratch);
   return tree;
 }
 
@@ -197,9 +197,9 @@ function moduleTable(tree) {
 }
 
 function kindTable(run) {
-  const total = run.total[state.moment];
+  const total = run.total[chosenMoment()];
   const rows = data.kinds
-    .map((name, kind) => [name, run.byKind[kind][state.moment]])
+    .map((name, kind) => [name, run.byKind[kind][chosenMoment()]])
     .filter(([, bytes]) => bytes > 0)
     .sort((a, b) => b[1] - a[1]);
   const table = tableOf(["kind", "live", "of all"], rows.map(([name, bytes]) => [name, bytesText(bytes), percent(bytes, total)]));

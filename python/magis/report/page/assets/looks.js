@@ -34,6 +34,15 @@ function draw(id, traces, look) {
   return Plotly.react(id, traces, look, CONFIG);
 }
 
+// The range of a figure whose reader has zoomed, at most from 0 to `end`; null if that is not what
+// changed. The event comes late: by then the figure may have been drawn with another range, and that
+// is the one that counts.
+function newRange(figure, change, end) {
+  if (!Object.keys(change).some((key) => key.startsWith("xaxis."))) return null;
+  const { range, autorange } = figure.layout.xaxis;
+  return autorange ? [0, end] : [Math.max(0, range[0]), Math.min(end, range[1])];
+}
+
 // Ticks at round numbers of a unit of 1024s.
 function byteTicks(highest) {
   let unit = 1;

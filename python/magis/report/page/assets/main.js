@@ -41,6 +41,7 @@ function listenToPrinting() {
 const nextFrame = () => new Promise((resolve) => setTimeout(resolve, 0));
 
 async function open() {
+  document.documentElement.classList.add("scripted");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   setTheme(dark.matches ? "dark" : "light", false);
   if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old for the figures; it has no DecompressionStream");
@@ -64,9 +65,8 @@ async function open() {
 }
 
 open().catch((error) => {
-  const place = element("p");
-  byId("memory-figures").append(place);
-  place.textContent = `The figures cannot be drawn: ${error.message}`;
+  document.documentElement.classList.remove("scripted");
+  byId("unscripted").textContent = `The figures cannot be drawn: ${error.message}`;
   document.documentElement.dataset.ready = "failed";
   console.error(error);
 });

@@ -19,7 +19,9 @@ function memoryFigures() {
       parent.append(element("h3", `${run.label}: ${bytesText(run.peak_bytes)} in ${secondsText(run.seconds)} (${run.source})`));
       const figure = element("div", undefined, "figure");
       figure.id = `memory-${index}`;
-      parent.append(figure);
+      const note = element("p", undefined, "hint");
+      note.id = `memory-note-${index}`;
+      parent.append(figure, note);
     });
   }
   data.runs.forEach((run, index) => memoryFigure(run, index, 0, axisEnd(run)));
@@ -33,7 +35,7 @@ function highest() {
 
 function memoryFigure(run, index, from, to) {
   const id = `memory-${index}`;
-  const moments = drawn(run, from, to, [run.peak]);
+  const { steps, all } = drawn(run, from, to);
   const look = layout(data.runs.length > 1 ? 310 : 400, {
     hovermode: "x",
     hoverdistance: -1,
@@ -45,33 +47,43 @@ function memoryFigure(run, index, from, to) {
   });
   addLines(look, run);
   addPeak(look, run);
-  const traces = [...areas(run, moments), hoverTrace(run, moments)];
-  if (run.host_peak_bytes) traces.push(hostTrace(run, moments));
-  if (state.query) traces.push(hitTrace(run, moments));
+  const traces = [...areas(run, steps), hoverTrace(run, steps)];
+  if (run.host_peak_bytes) traces.push(hostTrace(run, steps));
+  if (state.query) traces.push(hitTrace(run, steps));
   draw(id, traces, look);
+  byId(`memory-note-${index}`).textContent = memoryNote(run, all);
   listen(id, run, index);
 }
 
-// A point where each moment begins, and one where the last one ends.
-function steps(run, moments, values) {
-  const at = axisOf(run);
-  if (!moments.length) return { x: [], y: [] };
-  const last = moments[moments.length - 1];
-  const end = last === run.count - 1 ? axisEnd(run) : at[last + 1];
+// What is not drawn as it is.
+function memoryNote(run, all) {
+  const words = [];
+  const loops = run.tree.inner.map((loop) => `${loop.name} in ${plural(loop.parts, "part")}`);
+  if (loops.length) words.push(`Loops are drawn part by part: ${loops.join(", ")}; a shorter last part like a full one.`);
+  if (run.steps.folded.size) words.push("There is no room for all parts of inner loops: after the first, all others are drawn as high as they get.");
+  if (!all) words.push(`${number(run.steps.count)} moments: drawn are the highest and the lowest of each stretch; zoom in to see every one.`);
+  return words.join(" ");
+}
+
+// A point where each step begins, and one where the last one ends.
+function corners(run, steps, values) {
+  if (!steps.length) return { x: [], y: [] };
+  const last = steps[steps.length - 1], moment = run.steps.moment;
+  const end = last === run.steps.count - 1 ? axisEnd(run) : axisAt(run, last + 1);
   return {
-    x: [...moments.map((m) => at[m]), end],
-    y: [...moments.map((m) => values[m]), values[last]],
+    x: [...steps.map((step) => axisAt(run, step)), end],
+    y: [...steps.map((step) => values[moment[step]]), values[moment[last]]],
   };
 }
 
-function areas(run, moments) {
+function areas(run, drawnSteps) {
   const sum = new Float64Array(run.count);
   const traces = [];
   data.kinds.forEach((name, kind) => {
     if (!run.byKind[kind].some((bytes) => bytes > 0)) return;
     for (let m = 0; m < run.count; m++) sum[m] += run.byKind[kind][m];
     traces.push({
-      ...steps(run, moments, sum),
+      ...corners(run, drawnSteps, sum),
       type: "scatter",
       mode: "lines",
       name,
@@ -84,15 +96,15 @@ function areas(run, moments) {
   return traces;
 }
 
-// Invisible points amid the moments: what the mouse finds.
-function hoverTrace(run, moments) {
-  const { start, end } = run.moments;
-  const middle = (m) => (state.axis === "time" ? (start[m] + end[m]) / 2 : m + 0.5);
+// Invisible points amid the steps: what the mouse finds.
+function hoverTrace(run, steps) {
+  const { start, end, moment } = run.steps;
+  const middle = (step) => (state.axis === "time" ? (start[step] + end[step]) / 2 : step + 0.5);
   return {
-    x: moments.map(middle),
-    y: moments.map((m) => run.total[m]),
-    customdata: moments,
-    text: moments.map((m) => hoverText(run, m)),
+    x: steps.map(middle),
+    y: steps.map((step) => run.total[moment[step]]),
+    customdata: steps,
+    text: steps.map((step) => hoverText(run, step)),
     type: "scatter",
     mode: "markers",
     marker: { size: 1, opacity: 0 },
@@ -101,8 +113,9 @@ function hoverTrace(run, moments) {
   };
 }
 
-function hoverText(run, moment) {
-  const lines = [`<b>${bytesText(run.total[moment])}</b>`, ...momentLines(run, moment).map(escaped)];
+function hoverText(run, step) {
+  const moment = run.steps.moment[step];
+  const lines = [`<b>${bytesText(run.total[moment])}</b>`, ...stepLines(run, step).map(escaped)];
   data.kinds.forEach((name, kind) => {
     const bytes = run.byKind[kind][moment];
     if (bytes > 0) lines.push(`${bytesText(bytes)} ${name}`);
@@ -111,9 +124,9 @@ function hoverText(run, moment) {
   return lines.join("<br>");
 }
 
-function hostTrace(run, moments) {
+function hostTrace(run, steps) {
   return {
-    ...steps(run, moments, run.host_live),
+    ...corners(run, steps, run.host_live),
     type: "scatter",
     mode: "lines",
     name: "on the host",
@@ -122,9 +135,9 @@ function hostTrace(run, moments) {
   };
 }
 
-function hitTrace(run, moments) {
+function hitTrace(run, steps) {
   return {
-    ...steps(run, moments, hitBytes(run)),
+    ...corners(run, steps, hitBytes(run)),
     type: "scatter",
     mode: "lines",
     name: "found",
@@ -143,18 +156,19 @@ function addLines(look, run) {
     look.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: line.bytes, yanchor: "bottom", showarrow: false, text: `${escaped(line.name)} ${bytesText(line.bytes)}`, font: { color: colour, size: 12 }, bgcolor: css("--back") + "b0" });
   }
   if (run.host_peak_bytes) {
-    const fullest = run.host_live.indexOf(most(run.host_live));
-    look.annotations.push({ x: axisOf(run)[fullest], y: run.host_live[fullest], xanchor: "left", yanchor: "bottom", showarrow: false, text: `on the host ${bytesText(run.host_live[fullest])}`, bgcolor: css("--back") + "b0" });
+    const full = run.host_live.indexOf(most(run.host_live));
+    const x = axisAt(run, run.steps.moment.indexOf(full));
+    look.annotations.push({ x, y: run.host_live[full], xanchor: "left", yanchor: "bottom", showarrow: false, text: `on the host ${bytesText(run.host_live[full])}`, bgcolor: css("--back") + "b0" });
   }
 }
 
 function addPeak(look, run) {
   if (!run.count) return;
-  const at = axisOf(run)[run.peak], left = at > 0.6 * axisEnd(run);
+  const at = axisAt(run, run.peakStep), left = at > 0.6 * axisEnd(run);
   look.annotations.push({ x: at, y: run.peak_bytes, text: `peak ${bytesText(run.peak_bytes)}, ${escaped(peakPlace(run, run.peak))}`, ax: left ? -40 : 40, ay: -16, xanchor: left ? "right" : "left", arrowhead: 2, arrowcolor: css("--text"), bgcolor: css("--back") + "b0" });
-  const chosen = data.runs.indexOf(run) === state.run && state.moment !== run.peak;
+  const chosen = data.runs.indexOf(run) === state.run && state.step !== run.peakStep;
   if (chosen) {
-    const x = axisOf(run)[state.moment];
+    const x = axisAt(run, state.step);
     look.shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line: { color: css("--text"), width: 1 } });
   }
 }
@@ -164,13 +178,10 @@ function listen(id, run, index) {
   if (figure.dataset.listens) return;
   figure.dataset.listens = "yes";
   figure.on("plotly_relayout", (change) => {
-    if (change["xaxis.autorange"] || change["xaxis.range[0]"] !== undefined) {
-      const whole = change["xaxis.autorange"] === true;
-      const from = whole ? 0 : Math.max(0, change["xaxis.range[0]"]);
-      const to = whole ? axisEnd(run) : Math.min(axisEnd(run), change["xaxis.range[1]"]);
-      memoryFigure(run, index, from, to);
-      if (state.axis === "time" && index === state.run) enginesFigure(from, to);
-    }
+    const range = newRange(figure, change, axisEnd(run));
+    if (!range) return;
+    memoryFigure(run, index, ...range);
+    if (state.axis === "time" && index === state.run) enginesFigure(...range);
   });
   figure.on("plotly_doubleclick", () => {
     memoryFigure(run, index, 0, axisEnd(run));
@@ -179,6 +190,6 @@ function listen(id, run, index) {
   });
   figure.on("plotly_click", (event) => {
     const point = event.points.find((found) => found.customdata !== undefined);
-    if (point) showMoment(index, point.customdata);
+    if (point) showStep(index, point.customdata);
   });
 }

@@ -2,8 +2,8 @@
 // The page's data, and what figures ask of it. `data` is what `magis.report.page.data` makes.
 
 let data = null;
-const state = { run: 0, moment: 0, axis: "time", view: null, query: "", theme: "light" };
-const MOMENTS = { run: 0, load: 1, wait: 2, repeat: 3 };
+const state = { run: 0, step: 0, axis: "time", view: null, query: "", theme: "light" };
+const MOMENTS = { run: 0, load: 1, wait: 2 };
 
 async function unpacked(id) {
   const packed = atob(document.getElementById(id).textContent.trim());
@@ -12,7 +12,7 @@ async function unpacked(id) {
   return new Response(stream).text();
 }
 
-// Adds to each run what is counted once: bytes by kind at each moment, and totals.
+// Adds to each run what is counted once: bytes by kind at each moment, totals, and its steps.
 function prepare(found) {
   data = found;
   for (const run of data.runs) {
@@ -27,9 +27,10 @@ function prepare(found) {
     run.host.tensor.forEach((_, row) => spread(run.host_live, run.host, row));
     sums(run.host_live);
     run.count = count;
+    unfold(run);
   }
   state.run = data.runs.length - 1;
-  state.moment = data.runs[state.run].peak;
+  state.step = data.runs[state.run].peakStep;
 }
 
 // Differences at both ends, then running sums: each lifetime is looked at once.
@@ -55,6 +56,9 @@ function addUp(run, series, which) {
 const most = (values) => values.reduce((largest, value) => Math.max(largest, value), 0);
 
 const text = (number) => data.texts[number];
+
+// The moment that is looked at.
+const chosenMoment = () => data.runs[state.run].steps.moment[state.step];
 
 function liveRows(run, moment) {
   const { first, last } = run.tensors;
@@ -93,13 +97,13 @@ function escaped(words) {
   return String(words).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 }
 
-// At what an operator is, in lines.
-function momentLines(run, moment) {
-  const { kind, operator, copy, start, end } = run.moments;
+// What happens at a step, in lines.
+function stepLines(run, step) {
+  const { kind, operator, copy } = run.moments;
+  const moment = run.steps.moment[step];
   const lines = [];
   const row = operator[moment];
   if (kind[moment] === MOMENTS.wait) lines.push("waiting for copies");
-  if (kind[moment] === MOMENTS.repeat) lines.push("the loop's other parts, each like the first");
   if (row >= 0) {
     const table = run.operators;
     const what = text(table.operator[row]);
@@ -109,10 +113,11 @@ function momentLines(run, moment) {
     lines.push(text(table.shapes[row]));
     const place = [text(table.module[row]) || "(outside any module)", text(table.source[row])];
     lines.push(place.filter((word) => word).join("  "));
-    if (text(table.loop[row])) lines.push(`in parts: loop ${text(table.loop[row])}`);
   }
-  const seconds = end[moment] - start[moment];
-  lines.push(`${secondsText(seconds)}, from ${secondsText(start[moment])} on`);
+  const parts = partsText(run, step);
+  if (parts) lines.push(parts);
+  const { start, end } = run.steps;
+  lines.push(`${secondsText(end[step] - start[step])}, from ${secondsText(start[step])} on`);
   return lines;
 }
 
@@ -123,41 +128,32 @@ function peakPlace(run, moment) {
   return text(run.operators.operator[row]) + (where ? ` of ${where}` : "");
 }
 
-// ---- which moments are drawn
+// ---- which steps are drawn
 
-const MOST_DRAWN = 1000;
+const MOST_DRAWN = 1200;
 
-// Positions of moments between two values of the axis: all of them, or of each stretch the one with
-// most and the one with least memory, so that no height is lost. `must` are kept in any case.
-function drawn(run, from, to, must) {
-  const at = axisOf(run);
-  let first = lowerBound(at, from), last = lowerBound(at, to);
-  first = Math.max(0, first - 1);
-  last = Math.min(run.count - 1, last);
-  const every = last - first + 1;
-  if (every <= MOST_DRAWN) return Array.from({ length: Math.max(0, every) }, (_, i) => first + i);
-  const stretches = MOST_DRAWN / 2;
-  const kept = new Set([first, last, ...must.filter((m) => m >= first && m <= last)]);
-  for (let s = 0; s < stretches; s++) {
-    const begin = first + Math.floor((every * s) / stretches);
-    const end = first + Math.floor((every * (s + 1)) / stretches);
-    let most = begin, least = begin;
-    for (let m = begin; m < end; m++) {
-      if (run.total[m] > run.total[most]) most = m;
-      if (run.total[m] < run.total[least]) least = m;
-    }
-    kept.add(most).add(least);
+// Steps between two values of the axis: all of them, or of each stretch the first, the last, the
+// highest and the lowest, which drawn as narrow as that look the same as all.
+function drawn(run, from, to) {
+  const first = Math.max(0, stepAt(run, from) - 1), last = Math.min(run.steps.count - 1, stepAt(run, to));
+  if (last - first < MOST_DRAWN) return { steps: Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i), all: true };
+  const kept = [], width = (4 * (to - from)) / MOST_DRAWN, moment = run.steps.moment;
+  for (let step = first; step <= last;) {
+    const begin = step, end = from + width * (1 + Math.floor((axisAt(run, step) - from) / width));
+    let high = step, low = step;
+    do {
+      if (run.total[moment[step]] > run.total[moment[high]]) high = step;
+      if (run.total[moment[step]] < run.total[moment[low]]) low = step;
+      step++;
+    } while (step <= last && axisAt(run, step) < end);
+    kept.push(...new Set([begin, high, low, step - 1].sort((a, b) => a - b)));
   }
-  return [...kept].sort((a, b) => a - b);
+  return { steps: kept, all: false };
 }
 
-function axisOf(run) {
-  if (state.axis === "time") return run.moments.start;
-  run.positions = run.positions || Array.from({ length: run.count }, (_, i) => i);
-  return run.positions;
-}
-
-const axisEnd = (run) => (state.axis === "time" ? run.seconds : run.count);
+const axisAt = (run, step) => (state.axis === "time" ? run.steps.start[step] : step);
+const stepAt = (run, value) => (state.axis === "time" ? lowerBound(run.steps.start, value) : Math.max(0, Math.ceil(value)));
+const axisEnd = (run) => (state.axis === "time" ? run.seconds : run.steps.count);
 
 function lowerBound(sorted, value) {
   let low = 0, high = sorted.length;

@@ -52,9 +52,9 @@ const MOVED = [
   ["tensor", (row) => `%${row.tensor}`],
   ["operator", (row) => row.operator],
   ["module", (row) => [row.module || NOWHERE, row.source].filter((word) => word).join("  ")],
-  ["size", (row) => row.bytes, bytesText],
-  ["times", (row) => row.times, number],
-  ["cost", (row) => row.seconds, secondsText],
+  ["size", (row) => row.bytes, (bytes, row) => bytesText(bytes) + (row.parts > 1 ? " a part" : "")],
+  ["times a step", (row) => row.times, (times, row) => number(times) + (row.parts > 1 ? ` in ${plural(row.parts, "part")}` : "")],
+  ["time a step", (row) => row.seconds, secondsText],
   ["away for", (row) => row.distance, secondsText],
   ["operators between", (row) => row.operators, number],
 ];
@@ -70,10 +70,10 @@ function movedTable() {
   });
   const shown = moved.all ? rows : rows.slice(0, MOST_ROWS);
   const words = MOVED.filter(([, , format]) => !format).map(([name]) => name);
-  const table = tableOf(MOVED.map(([name]) => name), shown.map((row) => MOVED.map(([, read, format]) => (format ? format(read(row)) : read(row)))), words);
+  const table = tableOf(MOVED.map(([name]) => name), shown.map((row) => MOVED.map(([, read, format]) => (format ? format(read(row), row) : read(row)))), words);
   table.querySelectorAll("th").forEach((cell, column) => sortsBy(cell, column));
   const again = rows.filter((row) => row.kind === "recompute"), host = rows.filter((row) => row.kind === "swap");
-  const total = (list) => `${plural(list.length, "tensor")}, ${bytesText(list.reduce((sum, row) => sum + row.bytes, 0))}`;
+  const total = (list) => `${plural(list.length, "tensor")}, ${bytesText(list.reduce((sum, row) => sum + row.bytes, 0))}${list.some((row) => row.parts > 1) ? " with one part of those in loops" : ""}`;
   const note = element("p", [again.length && `Computed again: ${total(again)}, ${secondsText(again.reduce((sum, row) => sum + row.seconds, 0))} a step.`, host.length && `On the host for a while: ${total(host)}.`].filter((part) => part).join(" "));
   byId("moved-rows").replaceChildren(note, table);
   if (rows.length > shown.length) {
