@@ -146,10 +146,12 @@ class Browser:
     def move_to(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def click(self, x: float, y: float) -> None:
+    def click(self, x: float, y: float, *, count: int = 1) -> None:
+        """count: which click in short succession this is."""
         self.move_to(x, y)
+        how = {"x": x, "y": y, "button": "left", "clickCount": count}
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self.call("Input.dispatchMouseEvent", type=kind, **how)
 
     def drag(self, x: float, y: float, to_x: float) -> None:
         held = {"button": "left", "buttons": 1}

@@ -54,3 +54,10 @@ function bytesAtPeakOf(index, word) {
   });
   return sum;
 }
+
+// Draws anew with a minute between the two presses of a double click.
+function slowDoubleClicks() {
+  CONFIG.doubleClickDelay = 60_000;
+  data.runs.forEach((_, index) => { delete byId(`memory-${index}`).dataset.listens; });
+  memoryFigures();
+}

@@ -52,7 +52,7 @@ function enginesFigure(from, to) {
     dragmode: "zoom",
     showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-    xaxis: axis({ range: [from, to], ticksuffix: " s", exponentformat: "none", zeroline: false }),
+    xaxis: axis({ range: [from, to], ...SECONDS, zeroline: false }),
     yaxis: axis({ fixedrange: true, categoryorder: "array", categoryarray: engines, automargin: true }),
     margin: { l: 110, r: 20, t: 30, b: 34 },
     hovermode: "closest",
@@ -127,5 +127,5 @@ function listenToEngines() {
     const range = newRange(figure, change, data.runs[state.run].seconds);
     if (range) enginesFigure(...range);
   });
-  figure.on("plotly_doubleclick", () => enginesFigure(0, data.runs[state.run].seconds));
+  onDoubleClick(figure, () => enginesFigure(0, data.runs[state.run].seconds));
 }

@@ -147,13 +147,16 @@ function drawnLeaves(tree, node, total) {
   return [...kept, ...rest.values()];
 }
 
+// A number says nothing without what it is a number of.
+const named = (tree, node) => (/^\d+$/.test(node.name) && node.parent ? `${tree.nodes.get(node.parent).name}.${node.name}` : node.name);
+
 function icicle(id, tree) {
   const total = tree.nodes.get("").bytes;
   const figure = { ids: [], labels: [], texts: [], parents: [], values: [], colours: [], hovers: [] };
   const put = (key, name, parent, bytes, colour, hover) => {
     figure.ids.push(key);
     figure.labels.push(escaped(name));
-    figure.texts.push(bytes < total * LEAST_NAMED ? "" : `${escaped(name)} ${bytesText(bytes)}`);
+    figure.texts.push(bytes < total * LEAST_NAMED ? "" : `${escaped(name)}<br>${bytesText(bytes)}`);
     figure.parents.push(parent);
     figure.values.push(bytes);
     figure.colours.push(colour);
@@ -162,7 +165,7 @@ function icicle(id, tree) {
   const order = [...tree.nodes].sort((a, b) => b[1].bytes - a[1].bytes);
   for (const [path, node] of order) {
     if (!node.bytes) continue;
-    put(`/${path}`, node.name, node.parent === null ? "" : `/${node.parent}`, node.bytes, css("--panel"), escaped(path || node.name));
+    put(`/${path}`, named(tree, node), node.parent === null ? "" : `/${node.parent}`, node.bytes, css("--panel"), escaped(path || node.name));
     for (const leaf of drawnLeaves(tree, node, total)) {
       if (!leaf.bytes) continue;
       const faded = state.query && !isHit(leaf.row) ? "40" : "";
@@ -186,12 +189,27 @@ function icicle(id, tree) {
 
 // ---- tables beside
 
+const MOVES = [["recompute", "computed again"], ["swap", "on the host for a while"]];
+
+const inside = (module, path) => module === path || module.startsWith(`${path}.`);
+const tensorsIn = (tree, path) => [...tree.nodes].reduce((sum, [other, node]) => sum + (inside(other, path) ? node.leaves.length : 0), 0);
+
+// How much of what a module makes in the step is computed again, or leaves for the host.
+function movedText(kind, path) {
+  const own = data.moved.filter((row) => row.kind === kind && inside(row.module, path));
+  return own.length ? `${number(own.length)}: ${bytesText(own.reduce((sum, row) => sum + row.bytes, 0))}` : "";
+}
+
 // The largest modules first, each with everything inside it.
 function moduleTable(tree) {
   const nodes = [...tree.nodes].filter(([path, node]) => path && node.bytes);
   const total = tree.nodes.get("").bytes;
   const ranked = nodes.sort((a, b) => b[1].bytes - a[1].bytes).slice(0, 12);
-  const table = tableOf(["module, with all inside", "live", "of all", "tensors of its own"], ranked.map(([path, node]) => [path, bytesText(node.bytes), percent(node.bytes, total), number(node.leaves.length)]));
+  const names = ["module, with all inside", "live", "of all", "tensors"];
+  const told = state.run === data.runs.length - 1 ? MOVES.filter(([kind]) => data.moved.some((row) => row.kind === kind)) : [];
+  const table = tableOf([...names, ...told.map(([, words]) => words)], ranked.map(([path, node]) => [
+    path, bytesText(node.bytes), percent(node.bytes, total), number(tensorsIn(tree, path)), ...told.map(([kind]) => movedText(kind, path)),
+  ]));
   table.querySelectorAll("tbody tr").forEach((line, index) => share(line.children[0], ranked[index][1].bytes / total));
   byId("live-rows").replaceChildren(element("h3", "Modules that hold most"), table);
 }

@@ -43,6 +43,17 @@ function newRange(figure, change, end) {
   return autorange ? [0, end] : [Math.max(0, range[0]), Math.min(end, range[1])];
 }
 
+// Plotly takes any two presses in short succession for a double click: a quick drag, and then a click
+// elsewhere, is none.
+function onDoubleClick(figure, back) {
+  let presses = [];
+  figure.addEventListener("mousedown", (event) => { presses = [presses[presses.length - 1], event.clientX]; }, true);
+  figure.on("plotly_doubleclick", () => {
+    if (Math.abs(presses[1] - presses[0]) < 10) back();
+    return false;
+  });
+}
+
 // Ticks at round numbers of a unit of 1024s.
 function byteTicks(highest) {
   let unit = 1;
@@ -58,9 +69,12 @@ function roundStep(rough) {
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
 }
 
+// Ticks as "5ms", "20us".
+const SECONDS = { tickformat: ".9~s", ticksuffix: "s" };
+
 function timeAxis(more) {
   if (state.axis !== "time") return axis({ title: { text: "moment, in program order" }, ...more });
-  return axis({ title: { text: "time" }, ticksuffix: " s", exponentformat: "none", ...more });
+  return axis({ title: { text: "time" }, ...SECONDS, ...more });
 }
 
 // A row of buttons, of which one is down.

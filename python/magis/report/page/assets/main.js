@@ -38,6 +38,16 @@ function listenToPrinting() {
   });
 }
 
+// Links to what is on the page.
+function places() {
+  const sections = [...document.querySelectorAll("main section")].filter((section) => !section.hidden && section.querySelector("h2"));
+  byId("places").replaceChildren(...sections.map((section) => {
+    const link = element("a", section.querySelector("h2").textContent);
+    link.href = `#${section.id}`;
+    return link;
+  }));
+}
+
 const nextFrame = () => new Promise((resolve) => setTimeout(resolve, 0));
 
 async function open() {
@@ -56,6 +66,7 @@ async function open() {
     figure();
     await nextFrame();
   }
+  places();
   listenToSearch();
   listenToPrinting();
   byId("theme").addEventListener("click", () => setTheme(state.theme === "dark" ? "light" : "dark", true));

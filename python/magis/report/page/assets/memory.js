@@ -45,8 +45,10 @@ function memoryFigure(run, index, from, to) {
     shapes: [],
     annotations: [],
   });
-  addLines(look, run);
-  addPeak(look, run);
+  const at = run.count ? axisAt(run, run.peakStep) : 0;
+  const left = at > 0.6 * axisEnd(run);  // words on the peak stand to its left, those on lines too
+  addLines(look, run, left);
+  addPeak(look, run, at, left);
   const traces = [...areas(run, steps), hoverTrace(run, steps)];
   if (run.host_peak_bytes) traces.push(hostTrace(run, steps));
   if (state.query) traces.push(hitTrace(run, steps));
@@ -148,12 +150,13 @@ function hitTrace(run, steps) {
   };
 }
 
-function addLines(look, run) {
+function addLines(look, run, left) {
   for (const line of data.lines) {
     if (line.run && line.run !== run.label) continue;
     const colour = state.theme === "dark" && LINE_COLOURS[line.name] === "#1f7a4d" ? "#6fd3a0" : line.name === "limit" ? css("--accent") : LINE_COLOURS[line.name] || css("--faint");
     look.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: line.bytes, y1: line.bytes, line: { color: colour, width: 1.5, dash: "dash" } });
-    look.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: line.bytes, yanchor: "bottom", showarrow: false, text: `${escaped(line.name)} ${bytesText(line.bytes)}`, font: { color: colour, size: 12 }, bgcolor: css("--back") + "b0" });
+    const below = data.lines.some((other) => other.bytes > line.bytes) && line.bytes > 0.1 * highest();
+    look.annotations.push({ xref: "paper", x: left ? 0 : 1, xanchor: left ? "left" : "right", y: line.bytes, yanchor: below ? "top" : "bottom", showarrow: false, text: `${escaped(line.name)} ${bytesText(line.bytes)}`, font: { color: colour, size: 12 }, bgcolor: css("--back") + "b0" });
   }
   if (run.host_peak_bytes) {
     const full = run.host_live.indexOf(most(run.host_live));
@@ -162,9 +165,8 @@ function addLines(look, run) {
   }
 }
 
-function addPeak(look, run) {
+function addPeak(look, run, at, left) {
   if (!run.count) return;
-  const at = axisAt(run, run.peakStep), left = at > 0.6 * axisEnd(run);
   look.annotations.push({ x: at, y: run.peak_bytes, text: `peak ${bytesText(run.peak_bytes)}, ${escaped(peakPlace(run, run.peak))}`, ax: left ? -40 : 40, ay: -16, xanchor: left ? "right" : "left", arrowhead: 2, arrowcolor: css("--text"), bgcolor: css("--back") + "b0" });
   const chosen = data.runs.indexOf(run) === state.run && state.step !== run.peakStep;
   if (chosen) {
@@ -183,10 +185,9 @@ function listen(id, run, index) {
     memoryFigure(run, index, ...range);
     if (state.axis === "time" && index === state.run) enginesFigure(...range);
   });
-  figure.on("plotly_doubleclick", () => {
+  onDoubleClick(figure, () => {
     memoryFigure(run, index, 0, axisEnd(run));
     if (index === state.run) enginesFigure(0, run.seconds);
-    return false;
   });
   figure.on("plotly_click", (event) => {
     const point = event.points.find((found) => found.customdata !== undefined);

@@ -1,7 +1,7 @@
 "use strict";
 // Loops, what is computed again or swapped, the frontier, the search, what differs.
 
-const MOST_ROWS = 60;
+const MOST_ROWS = 20;
 
 // ---- loops, as a tree
 
@@ -116,10 +116,11 @@ function frontierFigure() {
   const widest = 1.08 * most(traces.flatMap((trace) => trace.x));
   const bound = data.lines.find((line) => line.name === "lower bound");
   const shapes = bound ? [{ type: "line", x0: bound.bytes, x1: bound.bytes, yref: "paper", y0: 0, y1: 1, line: { dash: "dash", width: 1.5, color: state.theme === "dark" ? "#6fd3a0" : "#1f7a4d" } }] : [];
+  const annotations = bound ? [{ x: bound.bytes, xanchor: "left", yref: "paper", y: 1, yanchor: "top", showarrow: false, text: `lower bound ${bytesText(bound.bytes)}`, font: { color: shapes[0].line.color, size: 12 } }] : [];
   draw("frontier-figure", traces, layout(380, {
-    hovermode: "closest", shapes,
+    hovermode: "closest", shapes, annotations,
     xaxis: axis({ title: { text: "peak memory" }, range: [0, widest], ...byteTicks(widest) }),
-    yaxis: axis({ title: { text: "time of a step" }, ticksuffix: " s", exponentformat: "none", rangemode: "normal" }),
+    yaxis: axis({ title: { text: "time of a step", standoff: 12 }, automargin: true, ...SECONDS, rangemode: "normal" }),
   }));
   if (frontier) frontierNote(frontier);
 }
@@ -153,9 +154,9 @@ function progressFigure() {
   draw("progress-figure", traces, layout(300, {
     showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 76, r: 76, t: 34, b: 40 },
     hovermode: "x",
-    xaxis: axis({ title: { text: "search, elapsed" }, type: "log", ticksuffix: " s", exponentformat: "none" }),
-    yaxis: axis({ range: [0, highest], ...byteTicks(highest) }),
-    yaxis2: axis({ overlaying: "y", side: "right", ticksuffix: " s", rangemode: "tozero", showgrid: false, title: { text: "time of a step" } }),
+    xaxis: axis({ title: { text: "since the search began" }, type: "log", nticks: 10, ...SECONDS }),
+    yaxis: axis({ range: [0, highest], automargin: true, ...byteTicks(highest), title: { text: "peak memory", standoff: 12 } }),
+    yaxis2: axis({ overlaying: "y", side: "right", ...SECONDS, rangemode: "tozero", showgrid: false, automargin: true, title: { text: "time of a step", standoff: 12 } }),
   }));
 }
 
