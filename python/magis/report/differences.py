@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from magis.report.edits import Edit
+from magis.report.edits import Edit, parts_of
 from magis.report.explanation_words import axis_text
 from magis.report.loops import read_loops
 from magis.report.memory import LiveAtPeak, live_at_peak
 from magis.report.modules import NO_MODULE, without_layer_number
 from magis.report.split_axes import SplitAxes
-from magis.report.text import bytes_text, plural, seconds_text
+from magis.report.text import bytes_text, part_bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
     from magis import _core
@@ -128,20 +128,22 @@ def _splits(a: Side, b: Side) -> Section:
 def _moved(a: Side, b: Side, kind: str, title: str) -> Section:
     section = Section(title, ["operator", a.name, b.name, "change"])
     sizes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    groups: dict[str, tuple[list[Edit], list[Edit]]] = defaultdict(lambda: ([], []))
     for position, side in enumerate((a, b)):
         for edit in side.edits:
             if edit["kind"] == kind:
                 where = without_layer_number(edit["module"]) or NO_MODULE
                 who = f"{edit['operator']}, {where}"
                 sizes[who][position] += edit["bytes"]
-                counts[who][position] += 1
+                groups[who][position].append(edit)
     for who, size in _most_changed(sizes):
         cells = [
-            f"{count:,} x, {bytes_text(held)}" if count else _NONE
-            for count, held in zip(counts[who], size, strict=True)
+            f"{len(group):,} x, {part_bytes_text(held, parts_of(group))}" if group else _NONE
+            for group, held in zip(groups[who], size, strict=True)
         ]
-        section.rows.append([who, *cells, _change(bytes_text, *size)])
+        parts = {parts_of(group) for group in groups[who] if group}
+        change = _change(bytes_text, *size) if parts == {1} else ""  # wholes, not parts
+        section.rows.append([who, *cells, change])
     return section
 
 

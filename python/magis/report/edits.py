@@ -57,6 +57,12 @@ def find_edits(plan: _core.Plan, before: _core.Simulation, after: _core.Simulati
     return edits
 
 
+def parts_of(edits: Iterable[Edit]) -> int:
+    """In how many parts the tensors of all these edits are; 0: not all in so many."""
+    parts = {edit.get("parts", 1) for edit in edits}  # older files do not say
+    return parts.pop() if len(parts) == 1 else 0
+
+
 def _splits(
     plan: _core.Plan, before: _core.Simulation, after: _core.Simulation, found: GraphLoops
 ) -> list[Edit]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from magis.report.edits import Edit
+from magis.report.edits import Edit, parts_of
 from magis.report.modules import NO_MODULE, without_layer_number
 from magis.report.text import (
     bytes_text,
@@ -170,16 +170,10 @@ def _row(group: list[Edit], operator: str, module: str) -> tuple[str, ...]:
     return (
         f"{sum(edit['times'] for edit in group)} x",
         operator,
-        part_bytes_text(sum(edit["bytes"] for edit in group), _parts(group)),
+        part_bytes_text(sum(edit["bytes"] for edit in group), parts_of(group)),
         seconds_text(sum(edit["seconds"] for edit in group)),
         module or NO_MODULE,
     )
-
-
-def _parts(group: list[Edit]) -> int:
-    """In how many parts all of these are; 0: not all in so many."""
-    parts = {edit.get("parts", 1) for edit in group}  # older files do not say
-    return parts.pop() if len(parts) == 1 else 0
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

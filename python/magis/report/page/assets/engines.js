@@ -103,7 +103,7 @@ function copying(run, toHost, from, to) {
   return {
     type: "bar", orientation: "h", name: "copying", legendgroup: "copying", showlegend: toHost,
     y: own.map(() => engine), base: own.map((bar) => bar.start), x: own.map((bar) => bar.end - bar.start),
-    marker: { color: own.map((bar) => (bar.hit ? hitColour() : BARS.copying[state.theme] + (state.query ? "60" : ""))), line: { width: 0.5, color: css("--back") } },
+    marker: { color: own.map((bar) => (bar.hit ? hitColour() : BARS.copying[state.theme] + (state.query ? "60" : ""))), line: { width: own.length > 100 ? 0 : 0.5, color: css("--back") } },
     text: own.map((bar) => [what(bar), `${secondsText(bar.end - bar.start)}, from ${secondsText(bar.start)} on`].map(escaped).join("<br>")),
     textposition: "none",
     hovertemplate: "%{text}<extra></extra>",

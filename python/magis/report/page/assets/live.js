@@ -148,7 +148,7 @@ function drawnLeaves(tree, node, total) {
 }
 
 // A number says nothing without what it is a number of.
-const named = (tree, node) => (/^\d+$/.test(node.name) && node.parent ? `${tree.nodes.get(node.parent).name}.${node.name}` : node.name);
+const named = (tree, node) => (/^\d+$/.test(node.name) && node.parent ? `${named(tree, tree.nodes.get(node.parent))}.${node.name}` : node.name);
 
 function icicle(id, tree) {
   const total = tree.nodes.get("").bytes;
@@ -179,6 +179,7 @@ function icicle(id, tree) {
     marker: { colors: figure.colours, line: { color: css("--back"), width: 1 } },
     hovertext: figure.hovers, hovertemplate: "%{hovertext}<extra></extra>",
     textinfo: "text",
+    textfont: { color: figure.colours.map(inkOn) },
     leaf: { opacity: 1 },
     tiling: { orientation: "v", pad: 1 },
     pathbar: { visible: true, side: "top" },
@@ -197,7 +198,8 @@ const tensorsIn = (tree, path) => [...tree.nodes].reduce((sum, [other, node]) =>
 // How much of what a module makes in the step is computed again, or leaves for the host.
 function movedText(kind, path) {
   const own = data.moved.filter((row) => row.kind === kind && inside(row.module, path));
-  return own.length ? `${number(own.length)}: ${bytesText(own.reduce((sum, row) => sum + row.bytes, 0))}` : "";
+  const bytes = bytesText(own.reduce((sum, row) => sum + row.bytes, 0));
+  return own.length ? `${number(own.length)}: ${bytes}${own.some((row) => row.parts > 1) ? " a part" : ""}` : "";
 }
 
 // The largest modules first, each with everything inside it.

@@ -10,6 +10,14 @@ const kindColour = (kind) => KIND_COLOURS[state.theme][kind];
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const byId = (id) => document.getElementById(id);
 
+// What can be read on a colour.
+function inkOn(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
+  const faded = colour.length > 7; // what is below shines through
+  if (faded) return css("--text");
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.2 ? "#14181f" : "#ffffff";
+}
+
 function layout(height, more) {
   return {
     height,
@@ -63,6 +71,26 @@ function byteTicks(highest) {
   for (let at = 0; at <= highest * 1.0001; at += step) values.push(at);
   return { tickvals: values, ticktext: values.map((value) => (value ? bytesText(value).replace(/\.?0+ /, " ") : "0")) };
 }
+
+// The same for seconds.
+function secondTicks(longest) {
+  const step = roundStep(longest / 5);
+  const values = Array.from({ length: Math.floor(longest / step) + 1 }, (_, at) => at * step);
+  return { tickvals: values, ticktext: values.map(shortSeconds) };
+}
+
+// For an axis of powers of ten: at 1, 2 and 5 of each, where there is room for them.
+function powerTicks(first, last) {
+  const powers = Math.log10(last / first);
+  const factors = powers < 2.5 ? [1, 2, 5] : [1];
+  const values = [];
+  for (let power = Math.floor(Math.log10(first)); power <= Math.log10(last); power++) {
+    for (const factor of factors) if (factor * 10 ** power >= first && factor * 10 ** power <= last) values.push(factor * 10 ** power);
+  }
+  return { tickvals: values, ticktext: values.map(shortSeconds) };
+}
+
+const shortSeconds = (seconds) => secondsText(seconds).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
 
 function roundStep(rough) {
   const power = 10 ** Math.floor(Math.log10(rough || 1));

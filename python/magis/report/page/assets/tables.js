@@ -145,6 +145,8 @@ function progressFigure() {
   byId("progress").hidden = !found || !found.elapsed.length;
   if (byId("progress").hidden) return;
   const highest = 1.05 * most([...found.peak_bytes, ...found.bound_bytes]);
+  const longest = 1.05 * most(found.seconds) || 1;
+  const last = most(found.elapsed) || 1, first = Math.min(last / 2, ...found.elapsed.filter((at) => at > 0));
   const line = (name, y, colour, more) => ({ type: "scatter", mode: "lines", name, x: found.elapsed, y, line: { shape: "hv", color: colour, width: 2, ...more } });
   const traces = [
     { ...line("best peak", found.peak_bytes, css("--link")), text: found.elapsed.map((at, row) => `${bytesText(found.peak_bytes[row])}, ${secondsText(found.seconds[row])} a step<br>after ${secondsText(at)}, ${number(found.states[row])} states${found.met[row] ? "" : "<br>limit not met"}`), hovertemplate: "%{text}<extra></extra>" },
@@ -154,9 +156,9 @@ function progressFigure() {
   draw("progress-figure", traces, layout(300, {
     showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 76, r: 76, t: 34, b: 40 },
     hovermode: "x",
-    xaxis: axis({ title: { text: "since the search began" }, type: "log", nticks: 10, ...SECONDS }),
+    xaxis: axis({ title: { text: "since the search began" }, type: "log", range: [Math.log10(first), Math.log10(last)], ...powerTicks(first, last) }),
     yaxis: axis({ range: [0, highest], automargin: true, ...byteTicks(highest), title: { text: "peak memory", standoff: 12 } }),
-    yaxis2: axis({ overlaying: "y", side: "right", ...SECONDS, rangemode: "tozero", showgrid: false, automargin: true, title: { text: "time of a step", standoff: 12 } }),
+    yaxis2: axis({ overlaying: "y", side: "right", range: [0, longest], ...secondTicks(longest), showgrid: false, automargin: true, title: { text: "time of a step", standoff: 12 } }),
   }));
 }
 
