@@ -59,10 +59,10 @@ __all__ = [
     "forward_sequence_number",
     "functionalises_itself",
     "graph_module",
-    "has_communication_hooks",
     "has_data_mutation",
     "has_python_formula",
     "ignored_parameters",
+    "in_join",
     "is_written_base",
     "node_sequence_number",
     "note_step",
@@ -81,6 +81,7 @@ __all__ = [
     "traced_constant",
     "traced_graph",
     "traced_node",
+    "unlike_plain_replicas",
     "unwrap_functional",
     "version",
     "without_modes",
@@ -448,9 +449,27 @@ def note_step(optimizer: torch.optim.Optimizer) -> None:
     optimizer._opt_called = True
 
 
-def has_communication_hooks(wrapper: DistributedDataParallel) -> bool:
-    """Whether `wrapper.register_comm_hook` was called."""
-    return bool(wrapper._comm_hooks)
+def unlike_plain_replicas(wrapper: DistributedDataParallel) -> list[tuple[str, str]]:
+    """What the wrapper does beyond averaging gradients in float, and how to do without.
+
+    Relies on: `_comm_hooks` lists what register_comm_hook was called with; parameters of
+    `delay_all_reduce_named_params` are in `_delay_all_reduce_params`.
+    """
+    found = []
+    if wrapper._comm_hooks:
+        found.append(("a communication hook", "leave it out"))
+    if wrapper.mixed_precision is not None:
+        found.append(("mixed_precision", "leave it out, and plan under torch.autocast"))
+    if wrapper._delay_all_reduce_params:
+        found.append(("delay_all_reduce_named_params", "leave them out"))
+    return found
+
+
+def in_join(wrapper: DistributedDataParallel) -> bool:
+    """Whether a `with wrapper.join():` is around. Relies on: that sets `_join_config.enable`, which
+    stays set afterwards.
+    """
+    return bool(wrapper._join_config.enable)
 
 
 def ignored_parameters(wrapper: DistributedDataParallel) -> set[str]:

@@ -37,6 +37,10 @@ class HostMemoryError(MagisError):
     """What a plan keeps on the host cannot be had: memory, pinned memory, or room on disk."""
 
 
+class ReplicaError(MagisError):
+    """Of several processes that train one model another has failed, or cannot be reached."""
+
+
 class TornStep(MagisError):
     """A step was interrupted while it added into gradients; `touched` names those changed."""
 

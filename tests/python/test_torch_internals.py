@@ -336,7 +336,7 @@ def test_distributed_wrappers(tmp_path: Path) -> None:
     torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
     try:
         wrapper = DistributedDataParallel(torch.nn.BatchNorm1d(4))
-        assert not internals.has_communication_hooks(wrapper)
+        assert internals.unlike_plain_replicas(wrapper) == []
         assert internals.ignored_parameters(wrapper) == set()
         assert len(internals.buffers_to_broadcast(wrapper)) == 3
         with wrapper.no_sync():
@@ -345,7 +345,22 @@ def test_distributed_wrappers(tmp_path: Path) -> None:
         assert internals.buffers_to_broadcast(wrapper) == []
         assert len(internals.buffers_to_broadcast(wrapper)) == 3
         wrapper.register_comm_hook(None, lambda _, bucket: bucket)
-        assert internals.has_communication_hooks(wrapper)
+        assert [what for what, _ in internals.unlike_plain_replicas(wrapper)] == [
+            "a communication hook"
+        ]
+        assert not internals.in_join(wrapper)
+        with wrapper.join():
+            assert internals.in_join(wrapper)
+            wrapper(torch.randn(2, 4))
+        plain = torch.nn.Linear(2, 2)
+        late = DistributedDataParallel(
+            plain,
+            delay_all_reduce_named_params=[("bias", plain.bias)],
+            param_to_hook_all_reduce=plain.weight,
+        )
+        assert [what for what, _ in internals.unlike_plain_replicas(late)] == [
+            "delay_all_reduce_named_params"
+        ]
     finally:
         torch.distributed.destroy_process_group()
 

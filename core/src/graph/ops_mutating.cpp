@@ -47,6 +47,13 @@ void add_mutating(OpTableBuilder& table) {
                   "aten._foreach_sub_.List", "aten._foreach_lerp_.Scalar",
                   "aten._foreach_addcmul_.Scalar", "aten._foreach_addcdiv_.Scalar",
                   "aten._foreach_sqrt_", "aten._foreach_neg_"});
+  // Averages a gradient over several processes, in place: %begun = magis.begin_average(%gradient)
+  // begins, magis.end_average(%begun, [%others]) waits, for what the others have begun before it.
+  // All processes do so in the same order, and once: as random operators do.
+  for (const std::string_view name : {"magis.begin_average", "magis.end_average"}) {
+    table.add(name, Purity::random).in_place = {
+        .spelling = std::string(name) + "_", .out_argument = {}, .operands = {0}, .exclusive = true};
+  }
 }
 
 }  // namespace magis

@@ -15,13 +15,15 @@ from magis.capture.reads import Read
 from magis.capture.sites import place
 from magis.errors import CaptureError
 
-DISTRIBUTED = {
-    "DistributedDataParallel",
-    "DataParallel",
-    "FullyShardedDataParallel",
-    "FSDPModule",
-}
+REPLICATED = {"DistributedDataParallel", "DataParallel"}
+SHARDED = {"FullyShardedDataParallel", "FSDPModule"}
 _DEVICES = ("cpu", "cuda")
+
+WITHOUT_SHARDS = (
+    "A planned step needs whole parameters: give each process the whole model in a"
+    " DistributedDataParallel, and the optimizer to the step, which lowers what gradients and"
+    " activations take; or train without magis."
+)
 
 AVERAGING_BATCH_NORM = (
     "module {module!r}: batch norm with momentum=None reads the number of steps that it has counted"
@@ -37,13 +39,15 @@ def check_model(model: Any) -> None:
         raise CaptureError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
     for path, module in model.named_modules():
         where = f"module {path!r}" if path else "the model"
-        wrappers = DISTRIBUTED & {base.__name__ for base in type(module).__mro__}
-        if wrappers:
+        kinds = {base.__name__ for base in type(module).__mro__}
+        if wrappers := REPLICATED & kinds:
             raise CaptureError(
                 f"{where} is wrapped in {wrappers.pop()}, which cannot be captured: pass the module"
                 " itself (model.module). magis.optimize takes a DistributedDataParallel around the"
-                " whole model; sharded parameters (FSDP, tensor parallel) cannot be planned."
+                " whole model."
             )
+        if sharders := SHARDED & kinds:
+            raise CaptureError(f"{where} is sharded by {sharders.pop()}. {WITHOUT_SHARDS}")
         if type(module).__name__ == "OptimizedModule":
             raise CaptureError(
                 f"{where} was made by torch.compile; pass the original module (model._orig_mod)"
@@ -67,6 +71,11 @@ def _check_tensor(what: str, tensor: torch.Tensor, expected: type) -> None:
         raise CaptureError(f"{what} is quantized ({tensor.dtype}), which cannot be captured")
     # Subclasses that hook into dispatch (DTensor, torchao's weights) hide what they hold; others
     # are plain tensors.
+    if type(tensor).__name__ == "DTensor" or type(tensor.data).__name__ == "DTensor":
+        raise CaptureError(
+            f"{what} is a DTensor, spread over several processes (FSDP, tensor parallel)."
+            f" {WITHOUT_SHARDS}"
+        )
     if type(tensor) is not expected and hasattr(type(tensor), "__tensor_flatten__"):
         raise CaptureError(
             f"{what} is a {type(tensor).__name__}; tensor subclasses cannot be captured"

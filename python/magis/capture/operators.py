@@ -4,11 +4,19 @@ magis::bernoulli(size, stride, p, *, dtype, device=None)
     A dense tensor of zeros and ones laid out by `stride`, drawn from the default generator in
     memory order: what `torch.empty_like(x).bernoulli_(p)` does in eager mode. ATen's functional
     `bernoulli` draws in another order when x is not contiguous, hence other bits.
+
+magis::begin_average(gradient), magis::end_average(begun, later)
+    Averages a gradient over all processes: the first begins, the second waits, for what the others
+    in `later` have begun before it; `_` forms do it in place. Outside of `averaged_by` there is one
+    process, and they change nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 import torch
 
@@ -47,6 +55,65 @@ def _bernoulli_fake(
 _library.impl("bernoulli", _bernoulli, "CompositeExplicitAutograd")
 torch.library.register_fake("magis::bernoulli", _bernoulli_fake, lib=_library)
 
+
+class Averager(Protocol):
+    """The processes that average."""
+
+    def begin(self, gradient: torch.Tensor) -> None: ...
+    def end(self, gradient: torch.Tensor) -> None: ...
+
+
+_averager: ContextVar[Averager | None] = ContextVar("averager", default=None)
+
+
+@contextlib.contextmanager
+def averaged_by(averager: Averager) -> Iterator[None]:
+    token = _averager.set(averager)
+    try:
+        yield
+    finally:
+        _averager.reset(token)
+
+
+def _begin_average_(gradient: torch.Tensor) -> torch.Tensor:
+    averager = _averager.get()
+    if averager is not None:
+        averager.begin(gradient)
+    return gradient
+
+
+def _end_average_(begun: torch.Tensor, later: list[torch.Tensor]) -> torch.Tensor:
+    averager = _averager.get()
+    if averager is not None:
+        averager.end(begun)
+    return begun
+
+
+def _begin_average(gradient: torch.Tensor) -> torch.Tensor:
+    return _begin_average_(gradient.clone())
+
+
+def _end_average(begun: torch.Tensor, later: list[torch.Tensor]) -> torch.Tensor:
+    return _end_average_(begun, later).clone()
+
+
+# Seeded, as what draws random numbers is: they keep their order, and never run again.
+for _name, _rest, _function in (
+    ("begin_average", "gradient", _begin_average),
+    ("end_average", "begun, Tensor[] later", _end_average),
+):
+    _library.define(f"{_name}(Tensor {_rest}) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+    _library.impl(_name, _function, "CompositeExplicitAutograd")
+for _name, _rest, _in_place in (
+    ("begin_average_", "gradient", _begin_average_),
+    ("end_average_", "begun, Tensor[] later", _end_average_),
+):
+    _library.define(
+        f"{_name}(Tensor(a!) {_rest}) -> Tensor(a!)",
+        tags=(torch.Tag.nondeterministic_seeded,),
+    )
+    _library.impl(_name, _in_place, "CompositeExplicitAutograd")
+
 _rnn = torch.library.Library("magis_rnn", "FRAGMENT")
 _rnn.define(
     str(torch.ops.aten.mkldnn_rnn_layer.default._schema)
@@ -65,3 +132,5 @@ _rnn.impl("layer", _rnn_layer, "CompositeExplicitAutograd")
 
 rnn_layer: OpOverload = torch.ops.magis_rnn.layer.default
 bernoulli: OpOverload = torch.ops.magis.bernoulli.default
+begin_average: OpOverload = torch.ops.magis.begin_average.default
+end_average: OpOverload = torch.ops.magis.end_average.default

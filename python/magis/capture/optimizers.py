@@ -80,7 +80,8 @@ class OptimizerForm:
 class OptimizerView:
     """A torch optimizer as a step sees it: parameters by the model's names, settings, state.
 
-    Nothing is changed. Raises CaptureError for what cannot stand in a step.
+    `averaged` names parameters whose gradients are averaged over several processes before they are
+    used. Nothing is changed. Raises CaptureError for what cannot stand in a step.
     """
 
     def __init__(
@@ -88,8 +89,10 @@ class OptimizerView:
         optimizer: torch.optim.Optimizer,
         named_parameters: Mapping[str, nn.Parameter],
         clip_grad_norm: float | None = None,
+        averaged: frozenset[str] = frozenset(),
     ) -> None:
         check_optimizer(optimizer, clip_grad_norm)
+        self.averaged = averaged
         self.optimizer = optimizer
         self.clip_grad_norm = clip_grad_norm
         self.parameters: dict[str, nn.Parameter] = {}  # by path, in the optimizer's order

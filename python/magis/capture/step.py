@@ -46,6 +46,8 @@ class Capture:
     checks: tuple[Check, ...] = ()
     folded: tuple[Site, ...] = ()  # where it read what is the same at every run
     optimizer: OptimizerForm | None = None  # whose updates are in the step
+    # Parameters whose gradients are averaged over several processes in the step, in that order.
+    averaged: tuple[str, ...] = ()
 
 
 def capture(
@@ -94,7 +96,7 @@ def capture(
     returned, expressions = canonical.run()
     builder = canonical.builder
     add_outputs(builder, traced.outputs, returned, traced.gradient_targets)
-    form = None if optimizer is None else add_updates(builder, optimizer)
+    form, averaged = (None, ()) if optimizer is None else add_updates(builder, optimizer)
     remove_dead_code(builder.graph)
     assign_names(builder.graph)
     header = dict(meta or {})
@@ -119,6 +121,7 @@ def capture(
         checks=traced.checks,
         folded=traced.folded,
         optimizer=form,
+        averaged=averaged,
     )
 
 

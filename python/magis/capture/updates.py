@@ -14,19 +14,24 @@ import torch
 from magis._torch_internals import OpOverload
 from magis.capture.builder import Builder
 from magis.capture.ir import Output, Site, Value
+from magis.capture.operators import begin_average, end_average
 from magis.capture.optimizers import OptimizerForm, OptimizerView, Update, setting, step_of
 from magis.errors import CaptureError
 
 _aten = torch.ops.aten
 
+# Bytes of gradients whose averaging has begun when the one before them is waited for.
+_BEGUN_LATER = 1 << 20
 
-def add_updates(builder: Builder, view: OptimizerView) -> OptimizerForm:
+
+def add_updates(builder: Builder, view: OptimizerView) -> tuple[OptimizerForm, tuple[str, ...]]:
     """Replaces gradients among the graph's outputs by updates of their parameters, and lists what
-    is written: `output param`, `output state` name inputs then. Returns what it took for granted.
+    is written: `output param`, `output state` name inputs then. Returns what it took for granted,
+    and whose gradients are averaged over several processes before, in that order.
     """
     updates = Updates(builder, view)
     updates.add()
-    return updates.form
+    return updates.form, tuple(updates.averaged)
 
 
 class Updates:
@@ -37,12 +42,15 @@ class Updates:
         self.form = view.form({o.path for o in self.graph.outputs if o.kind == "grad"})
         self.inputs = {item.path: item.value for item in self.graph.inputs if item.kind == "param"}
         self.scalars: dict[str, Value] = {}
+        self.averaged: list[str] = []
 
     def add(self) -> None:
         self._refuse_double_writes()
         gradients = {o.path: o.value for o in self.graph.outputs if o.kind == "grad"}
         mine = self.form.updates
         updated = {update.path for update in mine}
+        with self.builder.at(Site("", "DistributedDataParallel"), True):
+            gradients |= self._averages({u.path: gradients[u.path] for u in mine})
         if self.form.clip_grad_norm is not None and mine:
             with self.builder.at(Site("", "clip_grad_norm"), True):
                 gradients |= self._clipped({u.path: gradients[u.path] for u in mine})
@@ -179,6 +187,34 @@ class Updates:
             [None],
         )
 
+    def _averages(self, gradients: dict[str, Value]) -> dict[str, Value]:
+        """Over all processes, where several train the model. Averaging begins as soon as a gradient
+        is complete, in the order of the backward pass, and is waited for when others of some size
+        have begun after it: so it goes on beside the backward pass, and few gradients are there at
+        a time.
+        """
+        made = {
+            result: number
+            for number, statement in enumerate(self.graph.statements)
+            for result in statement.results
+        }
+        self.averaged = sorted(
+            self.view.averaged & gradients.keys(), key=lambda path: made[gradients[path].root]
+        )
+        begun: dict[str, Value] = {}  # not waited for yet
+        averages: dict[str, Value] = {}
+        for path in self.averaged:
+            begun[path] = self.builder.run_one(begin_average, (gradients[path],))
+            later = sum(map(_bytes, begun.values()))
+            for first, value in list(begun.items()):
+                later -= _bytes(value)
+                if later < _BEGUN_LATER and path != self.averaged[-1]:
+                    break
+                others = [] if first == path else [begun[path]]
+                averages[first] = self.builder.run_one(end_average, (value, others))
+                del begun[first]
+        return averages
+
     def _clipped(self, gradients: dict[str, Value]) -> dict[str, Value]:
         """Scaled as torch.nn.utils.clip_grad_norm_ scales them: all at once, so that every gradient
         is there until the norm of all is known.
@@ -197,6 +233,11 @@ class Updates:
 
     def _norm(self, value: Value) -> Value:
         return self.builder.run_one(_aten.linalg_vector_norm.default, (value,))
+
+
+def _bytes(value: Value) -> int:
+    assert value.fake is not None
+    return value.fake.numel() * value.fake.dtype.itemsize
 
 
 def _by_dtype(values: Iterable[Value]) -> list[Value]:

@@ -69,8 +69,8 @@ def optimize(
 
     Args:
         model: any module; it is neither changed nor copied. Of a DistributedDataParallel the module
-            inside is planned; all processes call this together, and share the first one's plan
-            where their graphs are equal.
+            inside is planned; all processes call this together, and share one plan where their
+            graphs are equal.
         loss_fn: `loss_fn(model, *batch)`, or `loss_fn(model, **batch)` if the batch is a dict.
             Returns a scalar, or a tuple
             whose first item is one; the rest comes back detached. None: the forward pass alone,
@@ -178,13 +178,9 @@ def optimize(
         raise MagisError(f"validate={validate!r} must be a whole number of plans; 0: none is run")
     if validate and frontier is not None:
         raise MagisError("validate= runs what a search finds: leave it out with a frontier")
-    in_step = _in_step(optimizer, clip_grad_norm, loss_fn)
-    model, replicas = unwrapped(model)
-    if replicas is not None and in_step is not None:
-        raise MagisError(
-            "with several processes gradients are averaged after the step: leave optimizer= out, "
-            "and call optimizer.step() yourself"
-        )
+    model, replicas = unwrapped(model, averages=loss_fn is not None)
+    averaged = frozenset() if replicas is None else replicas.averaged
+    in_step = _in_step(optimizer, clip_grad_norm, loss_fn, averaged)
     if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
         raise MagisError(
             f"accumulate={accumulate!r} must be a whole number of calls; 1: each alone"
@@ -268,6 +264,7 @@ def _in_step(
     optimizer: torch.optim.Optimizer | None,
     clip_grad_norm: float | None,
     loss_fn: Callable[..., Any] | None,
+    averaged: frozenset[str],
 ) -> InStepOptimizer | None:
     if optimizer is None:
         if clip_grad_norm is not None:
@@ -278,7 +275,7 @@ def _in_step(
         return None
     if loss_fn is None:
         raise MagisError("without a loss there are no gradients: optimizer= needs a loss_fn")
-    return InStepOptimizer(optimizer, clip_grad_norm)
+    return InStepOptimizer(optimizer, clip_grad_norm, averaged)
 
 
 def _check_frontier(frontier: Frontier | None, profile: str, exact: bool, batch_parts: int) -> None:

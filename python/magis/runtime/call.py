@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from magis import _torch_internals as internals
+from magis.capture.operators import averaged_by
 from magis.errors import TornStep
+from magis.runtime.averaging import Averaging
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.generator import GeneratorState
 from magis.runtime.gradients import (
@@ -36,12 +38,14 @@ class Call:
         view: ModelView,
         leaves: Sequence[Any],
         gradients: list[tuple[Slot, torch.Tensor, Deposit]],
+        averaging: Averaging | None = None,
     ) -> None:
         self.step = step
         self.plan = plan
         self.view = view
         self.leaves = leaves
         self.gradients = gradients
+        self.averaging = averaging
         self.committed = False
 
     def run(self) -> Any:
@@ -59,7 +63,7 @@ class Call:
         waiting = contextlib.nullcontext() if optimizer is None else DeferredInterrupt()
         try:
             with waiting:
-                with plain_modes(self.step.device.type):
+                with plain_modes(self.step.device.type), self._averaged():
                     outputs = self.plan(inputs)
                     self.step.check(self.plan, outputs)
                 result = self._leave(outputs, inputs)
@@ -79,6 +83,24 @@ class Call:
         if optimizer is not None:
             optimizer.finish()
         return result
+
+    @contextlib.contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Inside, gradients are averaged over all processes as soon as they are final."""
+        if self.averaging is None:
+            yield
+            return
+        if not self.step.capture.checks:  # such a step may yet be abandoned
+            self.averaging.expect(
+                {
+                    slot.path
+                    for slot, target, way in self.gradients
+                    if way in {Deposit.take, Deposit.accumulate}
+                    and not internals.post_accumulate_hooks(target)
+                }
+            )
+        with averaged_by(self.averaging), self.plan.telling(self.averaging.final):
+            yield
 
     def _leave(self, outputs: Sequence[torch.Tensor], inputs: Sequence[Any]) -> Any:
         result = self.step.rebuild(self.plan, outputs, self.leaves)

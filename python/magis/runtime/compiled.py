@@ -15,6 +15,7 @@ import magis.capture.operators  # noqa: F401  plans may use these
 from magis.capture.functional_forms import find_functional_form
 from magis.capture.text import DTYPE_WORDS
 from magis.errors import PlanError
+from magis.runtime.final_gradients import TELL, telling_code
 from magis.runtime.host_pool import HostPool
 from magis.timing.in_step import MARK, PART, Marks, marked_code
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 DTYPES = {word: dtype for dtype, word in DTYPE_WORDS.items()}
 
 Step = Callable[..., Sequence[torch.Tensor]]
+TellFinal = Callable[[str, torch.Tensor], None]
 
 
 class CompiledPlan:
@@ -34,6 +36,8 @@ class CompiledPlan:
 
     A plan that stores tensors on the host keeps them in `host`, by default a pool of its own, which
     is made large enough now: HostMemoryError if that cannot be.
+
+    tells_gradients: the code tells of each gradient of a parameter as soon as it is final.
     """
 
     def __init__(
@@ -42,18 +46,26 @@ class CompiledPlan:
         device: torch.device,
         heading: str = "",
         host: HostPool | None = None,
+        *,
+        tells_gradients: bool = False,
     ) -> None:
         self.plan = plan
         self.source = plan.source(heading)
         self.lines = plan.source_lines(heading)  # at which the program's statements begin
         graph = plan.graph
+        self.gradient_order: list[str] = []  # in which the code tells of them
+        self._hear: TellFinal | None = None
+        if tells_gradients:
+            telling = telling_code(self.source, self.lines, graph)
+            self.source, self.lines = telling.source, telling.lines
+            self.gradient_order = telling.order
         self.inputs = graph.inputs
         self.outputs = graph.outputs
         self.file_name = f"<magis plan {graph.fingerprint()[:8]}-{id(self):x}>"
         self.host_bytes = plan.host_bytes
         self._host = host or HostPool(device)
         self._device = device
-        self._names: dict[str, Any] = {}
+        self._names: dict[str, Any] = {TELL: self._tell}
         # All are looked up, so that the code below finds them.
         self.draws_random_numbers = sum(map(is_random, graph.operator_counts())) > 0
         if device.type != "meta":  # there is nothing to run, and perhaps no device to copy from
@@ -83,6 +95,19 @@ class CompiledPlan:
         """The function itself: `step(inputs)`, or `step(inputs, host)` if the plan swaps."""
         step: Step = self._names["step"]
         return step
+
+    @contextlib.contextmanager
+    def telling(self, hear: TellFinal) -> Iterator[None]:
+        """Inside, a step calls `hear(path, gradient)` as soon as a gradient is final."""
+        self._hear = hear
+        try:
+            yield
+        finally:
+            self._hear = None
+
+    def _tell(self, path: str, gradient: torch.Tensor) -> None:
+        if self._hear is not None:
+            self._hear(path, gradient)
 
     @contextlib.contextmanager
     def instrumented(self, marks: Marks) -> Iterator[None]:

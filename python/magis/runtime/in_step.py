@@ -26,13 +26,19 @@ class InStepOptimizer:
     each call: `load_state_dict`, schedulers and eager steps in between need not be told about.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, clip_grad_norm: float | None) -> None:
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        clip_grad_norm: float | None,
+        averaged: frozenset[str] = frozenset(),
+    ) -> None:
         check_optimizer(optimizer, clip_grad_norm)
+        self.averaged = averaged  # over several processes
         self.optimizer = optimizer
         self.clip_grad_norm = clip_grad_norm
 
     def view(self, model: ModelView) -> OptimizerView:
-        return OptimizerView(self.optimizer, model.parameters, self.clip_grad_norm)
+        return OptimizerView(self.optimizer, model.parameters, self.clip_grad_norm, self.averaged)
 
     def form(self, model: ModelView) -> OptimizerForm:
         return self.view(model).form()

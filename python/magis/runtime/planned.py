@@ -16,6 +16,7 @@ from magis import _torch_internals as internals
 from magis.capture.batch import OutputLeaf, OutputScalar
 from magis.capture.scalars import evaluate
 from magis.report.text import bytes_text
+from magis.runtime.averaging import Averaging
 from magis.runtime.call import Call
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.gradients import Deposit, slots_of
@@ -85,9 +86,17 @@ class PlannedStep:
         self._accumulating: dict[frozenset[str], CompiledPlan] = {}
         self._sources: dict[CompiledPlan, list[tuple[_Table, Any]]] = {}
 
-    def run(self, view: ModelView, leaves: Sequence[Any]) -> Any:
+    @property
+    def averaging_order(self) -> list[str]:
+        """Parameters with gradients, in the order in which their averaging may begin."""
+        return list(self.capture.averaged) if self.optimizer else self.base.gradient_order
+
+    def run(
+        self, view: ModelView, leaves: Sequence[Any], averaging: Averaging | None = None
+    ) -> Any:
         """Runs the step on a batch whose leaves are `leaves`, and returns what the loss function
-        returned, detached.
+        returned, detached. `averaging`: of the processes that run it together; it goes on when this
+        returns, unless the optimizer is in the step.
 
         Raises TornStep if it fails after some gradient was added into, or some parameter updated;
         after any other failure everything is as before.
@@ -99,7 +108,7 @@ class PlannedStep:
         plan = self._choose(deposits)
         self.last = plan
         gradients = list(zip(self.slots, targets, deposits, strict=True))
-        return Call(self, plan, view, leaves, gradients).run()
+        return Call(self, plan, view, leaves, gradients, averaging).run()
 
     def plan_ahead(self, view: ModelView) -> None:
         """Makes the plan for calls that find the gradients which a call of this step leaves."""

@@ -161,15 +161,19 @@ def search(
     measured_on: the device whose kernels' scratch the graph holds. On CPU it is measured anew for
     the parts of regions; a plan that the measurement pushes over the limit is searched for again.
     alter: the graph may become another one: regions run in parts, operators are rewritten.
-    replicas: processes that all call this at the same time: the first one's plan is everybody's,
-    where all have the same graph.
+    replicas: processes that all call this at the same time: where all have the same graph, the
+    slowest plans for all.
     """
 
     def alone() -> Found:
         return _search_alone(graph, settings, bound, measured_on, alter)
 
     request = settings.request(graph, bound, alter)
-    if replicas is None or not replicas.all_equal(request.name):
+    planner = None
+    if replicas is not None:
+        seconds = baseline_of(graph, settings.device).seconds
+        planner = replicas.planner(request.group, bound.memory_bytes, seconds)
+    if replicas is None or planner is None:
         result = alone()
     else:
 
@@ -177,8 +181,8 @@ def search(
             found = alone()
             return kept_text(request, found, _report(found, settings, bound))
 
-        name = "the plan of the first process"
-        result = kept_plan(replicas.from_first(text), name, graph, request)
+        name = f"the plan of process {planner}"
+        result = kept_plan(replicas.made_by(planner, text), name, graph, request)
         _verify(result, settings)
     if not result.met and settings.strict:
         raise LimitNotMetError(_not_met(result, settings, bound))

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from magis import _torch_internals as internals
 from magis.capture.records import opened
+from magis.runtime.averaging import Averaging
 from magis.runtime.batch import Arguments
 from magis.runtime.call import without_autocast
 from magis.runtime.generator import GeneratorState
@@ -44,9 +45,10 @@ def run_eager(
     loss_fn: LossFunction | None,
     arguments: Arguments,
     optimizer: InStepOptimizer | None = None,
+    averaging: Averaging | None = None,
 ) -> Any:
-    """One ordinary step: gradients are added, or used up by the optimizer if there is one, and the
-    result comes back detached.
+    """One ordinary step: gradients are added, or used up by the optimizer if there is one (by then
+    they are averaged over the processes of `averaging`), and the result comes back detached.
 
     Forward pass and loss run under the caller's autocast, backward without it, as PyTorch
     recommends. Without a loss function the model alone runs, without autograd.
@@ -60,6 +62,8 @@ def run_eager(
         with without_autocast(loss.device.type):
             loss.backward()
     if optimizer is not None:
+        if averaging is not None:
+            averaging.finish()
         optimizer.step_eagerly()
     return pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), opened(result))
 

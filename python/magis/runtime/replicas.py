@@ -1,8 +1,9 @@
 """One model trained by several processes: what DistributedDataParallel does around a step.
 
-Each process plans and runs the step on its own batch; then gradients are averaged over all of them,
-in place, so that no bucket takes memory beside them. The first plan is made by the first process
-for all, where all have the same graph.
+Each process runs the step on its own batch, and averages gradients with the others while the
+backward pass goes on (`averaging.py`). The first plan is made by one process for all, where all
+have the same graph. A process that fails takes part in what the others wait for, so that they all
+hear of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from magis import _torch_internals as internals
-from magis.errors import MagisError
+from magis.errors import MagisError, ReplicaError
+from magis.runtime.averaging import Averaging, shares_of, together
 
 
 class Replicas:
@@ -25,27 +27,81 @@ class Replicas:
     ways a planned step cannot follow.
     """
 
-    def __init__(self, wrapper: DistributedDataParallel) -> None:
+    def __init__(self, wrapper: DistributedDataParallel, *, averages: bool) -> None:
+        """averages: the step has gradients."""
         self._wrapper = wrapper
         self._group = wrapper.process_group
-        if internals.has_communication_hooks(wrapper):
+        for what, way_out in internals.unlike_plain_replicas(wrapper):
             raise MagisError(
-                "the DistributedDataParallel has a communication hook, which a planned step would "
-                "pass over: leave it out"
+                f"the DistributedDataParallel has {what}, which a planned step would pass over: "
+                f"{way_out}"
             )
         self.count = dist.get_world_size(self._group)
         self.rank = dist.get_rank(self._group)
+        self.averaging: Averaging | None = None  # of the step that runs; None: it averages nothing
+        self._averages = averages
+        self._shares = shares_of(self.count, self._trained().values())
+        self._order: list[str] = []  # in which gradients are averaged, agreed on by all
+        self._told = False  # while planning: all know of a failure
 
     @property
     def module(self) -> nn.Module:
         module: nn.Module = self._wrapper.module
         return module
 
-    def begin(self) -> None:
-        """Before a step: buffers come from the first process, unless the last step was under
-        `no_sync()`.
+    @property
+    def averaged(self) -> frozenset[str]:
+        """Parameters whose gradients are averaged."""
+        return frozenset(self._trained())
+
+    # ---- a step
+
+    @contextlib.contextmanager
+    def step(self, *, updates: bool) -> Iterator[None]:
+        """Around a step: buffers come from the first process, unless the last step was under
+        `no_sync()`; gradients are averaged in it or at its end, unless it is under `no_sync()`.
+
+        updates: the optimizer is in the step. Raises ReplicaError, in all processes but the one
+        that failed, if one did, or if one cannot be reached.
         """
-        with self._together("broadcasting buffers"), torch.no_grad():
+        self._check_modes(updates)
+        averages = self._averages and self._wrapper.require_backward_grad_sync
+        if averages:
+            self.averaging = Averaging(self._group, self._order, self._trained(), self._shares)
+        try:
+            self._broadcast_buffers()
+            yield
+            if self.averaging is not None:
+                self._average_rest(self.averaging)
+        except Exception as error:
+            if self.averaging is not None and not _is_known(error):
+                self._tell(self.averaging, error)
+            raise
+        finally:
+            self.averaging = None
+
+    def _tell(self, averaging: Averaging, error: Exception) -> None:
+        """Ends a step that failed here for the others, who wait for gradients."""
+        try:
+            averaging.abandon()
+            self._conclude([], error)
+        except ReplicaError as lost:
+            error.add_note(f"The other processes could not be told: {lost}")
+
+    def _check_modes(self, updates: bool) -> None:
+        if internals.in_join(self._wrapper):
+            raise MagisError(
+                "DistributedDataParallel.join() takes part in its own all-reduces, not in those of "
+                "a planned step: leave it out, and give all processes equally many batches"
+            )
+        if updates and not self._wrapper.require_backward_grad_sync:
+            raise MagisError(
+                "under no_sync() gradients wait for a later step, but with the optimizer in the "
+                "step each is used up in it: leave no_sync() out, or plan without optimizer="
+            )
+
+    def _broadcast_buffers(self) -> None:
+        with together(self.count, "broadcasting buffers"), torch.no_grad():
             first = dist.get_global_rank(self._group, 0)
             running = [
                 dist.broadcast(buffer, src=first, group=self._group, async_op=True)
@@ -54,87 +110,147 @@ class Replicas:
             for work in running:
                 work.wait()
 
-    def average(self) -> None:
-        """After a step: gradients are averaged, unless it is under `no_sync()`. Raises MagisError
-        if another process is gone.
+    def _average_rest(self, averaging: Averaging) -> None:
+        """Gradients that some process has and none counted on are averaged last. One that this
+        process has not, and another has, comes to be.
         """
-        if not self._wrapper.require_backward_grad_sync:
-            return
-        ignored = internals.ignored_parameters(self._wrapper)
-        trained = [
-            parameter
-            for name, parameter in self.module.named_parameters()
-            if parameter.requires_grad and name not in ignored
-        ]
-        if not trained:
-            return
-        lost = "averaging gradients; those of this step are of no use"
-        with self._together(lost), torch.no_grad():
-            running = []
-            for gradient in self._present_somewhere(trained):
-                gradient.mul_(1 / self.count)
-                running.append(dist.all_reduce(gradient, group=self._group, async_op=True))
-            for work in running:
-                work.wait()
-
-    def _present_somewhere(self, trained: list[nn.Parameter]) -> list[torch.Tensor]:
-        """Gradients that at least one process has; zeros stand for one's own where it has none."""
-        present = torch.tensor(
-            [parameter.grad is not None for parameter in trained],
-            dtype=torch.uint8,
-            device=trained[0].device,
-        )
-        dist.all_reduce(present, op=dist.ReduceOp.MAX, group=self._group)
-        found = []
-        for parameter, anywhere in zip(trained, present.tolist(), strict=True):
-            if not anywhere:
+        absent = averaging.finish()
+        trained = self._trained()
+        present = [parameter.grad is not None for parameter in trained.values()]
+        anywhere = self._conclude(present, None)
+        late = []
+        for (path, parameter), found in zip(trained.items(), anywhere, strict=True):
+            if not found:
                 continue
             if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter, requires_grad=False)
-            found.append(parameter.grad)
-        return found
+                zeros = torch.zeros_like(parameter, requires_grad=False)
+                parameter.grad = absent.get(path, zeros)
+            if path not in self._order:
+                late.append(parameter.grad)
+        averaging.average(late)
 
-    def all_equal(self, text: str) -> bool:
-        """Whether all processes, which must all ask, hold the same text."""
-        texts: list[Any] = [None] * self.count
-        with self._together("planning the step"):
-            dist.all_gather_object(texts, text, group=self._group)
-        return all(other == text for other in texts)
+    def _conclude(self, present: list[bool], error: Exception | None) -> list[bool]:
+        """The end of a step, for all processes: which gradients are anywhere. Raises ReplicaError
+        if another process failed.
+        """
+        trained = list(self._trained().values())
+        device = trained[0].device if trained else torch.device("cpu")
+        flags = [error is not None, *(present or [False] * len(trained))]
+        status = torch.tensor(flags, dtype=torch.uint8, device=device)
+        with together(self.count, "ending the step"):
+            dist.all_reduce(status, op=dist.ReduceOp.MAX, group=self._group)
+        failed, *anywhere = status.tolist()
+        if failed:
+            self._exchange(None, error, "in this step; its gradients are of no use")
+        return [bool(flag) for flag in anywhere]
 
-    def from_first(self, make: Callable[[], str]) -> str:
-        """What `make` gives the first process, in all of them. Its error is everybody's."""
+    def _trained(self) -> dict[str, nn.Parameter]:
+        ignored = internals.ignored_parameters(self._wrapper)
+        return {
+            name: parameter
+            for name, parameter in self.module.named_parameters()
+            if parameter.requires_grad and name not in ignored
+        }
+
+    # ---- planning
+
+    @contextlib.contextmanager
+    def planning(self, *, updates: bool) -> Iterator[list[str]]:
+        """Around making the first plan: all processes succeed, or all raise. The list is for the
+        parameters that have gradients, in the order in which they become final; with the optimizer
+        in the step (`updates`) that has to be everybody's.
+        """
+        self._told = False
+        order: list[str] = []
+        try:
+            yield order
+            orders = self._exchange(order, None, "at planning the step")
+        except ReplicaError:
+            raise
+        except Exception as error:
+            if not self._told:
+                self._exchange(None, error, "at planning the step")
+            raise
+        if updates and any(other != order for other in orders):
+            raise MagisError(_unlike_updates(orders))
+        agreed = dict.fromkeys(path for other in orders for path in other)
+        trained = self._trained()
+        self._order = [path for path in agreed if path in trained]
+
+    def check_order(self, order: list[str]) -> None:
+        """With the optimizer in the step: raises MagisError if a later plan averages otherwise."""
+        if order != self._order:
+            raise MagisError(_unlike_updates([self._order, order]))
+
+    def planner(self, group: str, memory_bytes: int | None, seconds: float) -> int | None:
+        """Who plans for all, the slowest of those with the lowest limit on memory: processes, which
+        must all ask, that are asked for plans of one `group`, and take `seconds` without a plan.
+        None if they are not asked for the same.
+        """
+        asked = self._exchange((group, memory_bytes, seconds), None, "at planning the step")
+        if len({(other, limit is None) for other, limit, _ in asked}) > 1:
+            return None
+        return min(range(self.count), key=lambda rank: (asked[rank][1] or 0, -asked[rank][2]))
+
+    def made_by(self, planner: int, make: Callable[[], str]) -> str:
+        """What `make` gives that process, in all of them. Its error is everybody's."""
         box: list[Any] = [None, None]
         error: Exception | None = None
-        if self.rank == 0:
+        if self.rank == planner:
             try:
                 box[0] = make()
             except Exception as failed:
                 error = failed
-                box[1] = f"{type(failed).__name__}: {failed}"
-        with self._together("planning the step"):
-            source = dist.get_global_rank(self._group, 0)
+                box[1] = _words(failed)
+        with together(self.count, "planning the step"):
+            source = dist.get_global_rank(self._group, planner)
             dist.broadcast_object_list(box, src=source, group=self._group)
         if error is not None:
+            self._told = True
             raise error
         if box[1] is not None:
-            raise MagisError(f"the first process could not plan the step: {box[1]}")
+            raise ReplicaError(f"process {planner} failed at planning the step: {box[1]}")
         made: str = box[0]
         return made
 
-    @contextlib.contextmanager
-    def _together(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except RuntimeError as error:
-            raise MagisError(
-                f"{self.count} processes failed at {what}. Has one of them ended, or does it do "
-                f"something else? ({error})"
-            ) from error
+    def _exchange(self, mine: Any, error: Exception | None, when: str) -> list[Any]:
+        """What every process has. Raises ReplicaError in all that have no error if another has."""
+        found: list[Any] = [None] * self.count
+        with together(self.count, "exchanging what they plan or how they failed"):
+            words = None if error is None else _words(error)
+            dist.all_gather_object(found, (mine, words), group=self._group)
+        for rank, (_, words) in enumerate(found):
+            if error is None and words is not None:
+                raise ReplicaError(f"process {rank} failed {when}: {words}")
+        return [value for value, _ in found]
 
 
-def unwrapped(model: nn.Module) -> tuple[nn.Module, Replicas | None]:
-    """The model that is to be planned, and the processes that train it together, if several do."""
+def unwrapped(model: nn.Module, *, averages: bool) -> tuple[nn.Module, Replicas | None]:
+    """The model that is to be planned, and the processes that train it together, if several do.
+    averages: the step has gradients.
+    """
     if not isinstance(model, DistributedDataParallel):
         return model, None
-    replicas = Replicas(model)
+    replicas = Replicas(model, averages=averages)
     return replicas.module, replicas
+
+
+def _is_known(error: BaseException | None) -> bool:
+    """Whether the error is about other processes, which then fail too."""
+    return isinstance(error, ReplicaError) or (
+        error is not None and isinstance(error.__cause__, ReplicaError)
+    )
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _unlike_updates(orders: list[list[str]]) -> str:
+    everywhere = set.intersection(*map(set, orders))
+    some = [path for order in orders for path in order if path not in everywhere]
+    which = f"{some[0]} has one in some only" if some else "they come in another order"
+    return (
+        "with the optimizer in the step all processes must have the same gradients, and here "
+        f"{which}: leave optimizer= out, and call optimizer.step() after the step"
+    )

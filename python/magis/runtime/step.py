@@ -14,7 +14,7 @@ from torch import nn
 
 from magis import _core
 from magis.capture import differentiated_twice, differentiated_twice_words
-from magis.errors import GuardError, MagisError
+from magis.errors import GuardError, MagisError, ReplicaError, TornStep
 from magis.report import Report
 from magis.report.text import bytes_text
 from magis.runtime.batch import Arguments
@@ -23,6 +23,7 @@ from magis.runtime.guards import Globals, Key, describe_leaf, difference
 from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import write_plan
 from magis.runtime.replay import run_eager
+from magis.runtime.replicas import Replicas
 from magis.runtime.scaling import with_scale
 from magis.runtime.speculation import SpeculationFailed
 from magis.runtime.variants import MOST_VARIANTS, Miss, PlanCache
@@ -54,7 +55,8 @@ class Step:
 
     Raises GuardError, ReplayError (on a new capture, or every `verify_every` calls),
     LimitNotMetError (with strict), HostMemoryError (a new plan needs more on the host than can be
-    had) and TornStep; what an operator raises comes through unchanged.
+    had), ReplicaError (of several processes another failed) and TornStep; what an operator raises
+    comes through unchanged.
     """
 
     def __init__(
@@ -83,14 +85,16 @@ class Step:
         self._paths = example.paths
         self._plans = PlanCache(plan_cache)
         self._key = self._key_of(example)
-        self._current = workshop.make(example, self._view, first=True)
-        self._key = self._key_of(example)  # with the state that the optimizer has by now
-        self._plans.add(self._key, self._current)
-        if accumulates:
-            self._current.step.plan_ahead(self._view)
-            # Until it runs, the step is what it takes at most.
-            peaks = {plan: r.promised_peak_bytes for plan, r in self._current.reports.items()}
-            self._current.step.last = max(peaks, key=lambda plan: peaks[plan])
+        with workshop.planning() as order:
+            self._current = workshop.make(example, self._view, first=True)
+            self._key = self._key_of(example)  # with the state that the optimizer has by now
+            self._plans.add(self._key, self._current)
+            if accumulates:
+                self._current.step.plan_ahead(self._view)
+                # Until it runs, the step is what it takes at most.
+                peaks = {plan: r.promised_peak_bytes for plan, r in self._current.reports.items()}
+                self._current.step.last = max(peaks, key=lambda plan: peaks[plan])
+            order += self._current.step.averaging_order
         self.eager_calls = 0  # that ran without a plan, for whatever reason
         self.abandoned_calls = 0  # of these: because a condition came out otherwise
 
@@ -104,25 +108,48 @@ class Step:
                     "can be inspected and "
                     "saved, not run"
                 )
-            if self._takes_scale:
-                by_keywords = self._form.keywords is not None
-                args, kwargs = with_scale(args, kwargs, by_keywords, self._workshop.device)
-            arguments = self._form.arguments(args, kwargs)
-            replicas = self._workshop.replicas
-            if replicas is not None:
-                replicas.begin()
-            result = self._run(arguments)
-            if replicas is not None:
-                replicas.average()
+            if self._workshop.replicas is None:
+                result = self._run(self._arguments(args, kwargs))
+            else:
+                result = self._run_together(self._workshop.replicas, args, kwargs)
             for _ in range(self._scaled_losses):
                 result = result[1]
             return result
+
+    def _arguments(self, args: Any, kwargs: Any) -> Arguments:
+        if self._takes_scale:
+            by_keywords = self._form.keywords is not None
+            args, kwargs = with_scale(args, kwargs, by_keywords, self._workshop.device)
+        return self._form.arguments(args, kwargs)
+
+    def _run_together(self, replicas: Replicas, args: Any, kwargs: Any) -> Any:
+        """A step of several processes, which end it together."""
+        updates = self._workshop.optimizer is not None
+        done = False
+        try:
+            with replicas.step(updates=updates):
+                result = self._run(self._arguments(args, kwargs))
+                done = True
+            return result
+        except ReplicaError as error:
+            if not updates or not done:
+                raise
+            updated = self._current.step.updated
+            raise TornStep(
+                f"{error}. The optimizer in the step has updated {len(updated)} parameters with "
+                "them by now: go back to a checkpoint.",
+                updated,
+            ) from error
 
     def _run(self, arguments: Arguments) -> Any:
         optimizer = self._workshop.optimizer
         if optimizer is not None:
             optimizer.begin()
         planned = self._plan_for(arguments)
+        replicas = self._workshop.replicas
+        averaging = None if replicas is None else replicas.averaging
+        if planned is not None and replicas is not None and optimizer is not None:
+            replicas.check_order(planned.step.averaging_order)
         self._calls += 1
         tried: list[Planned] = []
         while planned is not None:
@@ -130,14 +157,14 @@ class Step:
                 if self._verify_every and self._calls % self._verify_every == 0:
                     self._workshop.compare_with_eager(planned.step, arguments, self._view)
                 planned.runs += 1
-                return planned.step.run(self._view, arguments.leaves)
+                return planned.step.run(self._view, arguments.leaves, averaging)
             except SpeculationFailed as failed:
                 tried.append(planned)
                 planned = self._after_failure(planned, failed, arguments, tried)
         self.eager_calls += 1
         model, loss_fn = self._workshop.model, self._workshop.loss_fn
         with contextlib.nullcontext() if optimizer is None else optimizer.silenced():
-            result = run_eager(model, loss_fn, arguments.for_autograd(), optimizer)
+            result = run_eager(model, loss_fn, arguments.for_autograd(), optimizer, averaging)
         if optimizer is not None:
             optimizer.finish()
         return result

@@ -54,4 +54,9 @@ _OWN_OPERATORS: dict[str, Callable[..., Any]] = {
     "magis.bernoulli": _bernoulli,
     "magis.pack_bits": _pack_bits,
     "magis.unpack_bits": _unpack_bits,
+    # Averages over several processes, here over one.
+    "magis.begin_average": lambda gradient: gradient.clone(),
+    "magis.begin_average_": lambda gradient: gradient,
+    "magis.end_average": lambda begun, later: begun.clone(),
+    "magis.end_average_": lambda begun, later: begun,
 }

@@ -80,8 +80,8 @@ def workspace(operation: Operation, document: Document) -> int:
 
 def effects(operation: Operation) -> Effects:
     """From the operator's schema and tags. Raises PlanError if there is no such operator."""
-    if operation.operator == "magis.bernoulli":
-        return Effects(random=True)
+    if operation.operator in ("magis.bernoulli", "magis.begin_average", "magis.end_average"):
+        return Effects(random=True)  # averages over several processes keep their order, too
     if operation.operator in ("magis.pack_bits", "magis.unpack_bits"):
         return Effects()
     if operation.operator in LOOP_OPERATORS:
@@ -159,7 +159,7 @@ def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _is_pointwise(name: str) -> bool:
-    return name in _ELEMENTWISE or torch.Tag.pointwise in find_operator(name).tags  # type: ignore[attr-defined]
+    return name in _ELEMENTWISE or torch.Tag.pointwise in getattr(find_operator(name), "tags", ())
 
 
 def _has_in_place_form(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 from magis.capture import capture
+from magis.capture.checks import REPLICATED, SHARDED
 from magis.errors import CaptureError
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -161,8 +166,8 @@ def wrapped(model: nn.Module, name: str) -> nn.Module:
     return wrapper
 
 
-@pytest.mark.parametrize("name", ["DistributedDataParallel", "FullyShardedDataParallel"])
-def test_distributed_wrappers(name: str) -> None:
+@pytest.mark.parametrize("name", ["DistributedDataParallel", "DataParallel"])
+def test_replicating_wrappers(name: str) -> None:
     message = refused(wrapped(nn.Linear(4, 4), name), total, X)
     assert f"wrapped in {name}" in message
     assert "model.module" in message
@@ -170,16 +175,28 @@ def test_distributed_wrappers(name: str) -> None:
     assert inside.startswith("module '0' is wrapped")
 
 
-def test_distributed_wrapper_names_are_pytorchs() -> None:
-    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+def test_sharded_parameters(tmp_path: Path) -> None:
+    meeting = f"file://{tmp_path}/meeting"
+    torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        second = nn.Sequential(nn.Linear(4, 4))
+        fully_shard(second, mesh=mesh)
+        message = refused(second, total, X)
+        assert message.startswith("the model is sharded by FSDPModule. A planned step needs whole")
+        assert "in a DistributedDataParallel" in message
+        spread = parallelize_module(nn.Linear(4, 4), mesh, ColwiseParallel())
+        message = refused(spread, total, X)
+        assert message.startswith("parameter weight is a DTensor, spread over several processes")
+        assert "in a DistributedDataParallel" in message
+    finally:
+        torch.distributed.destroy_process_group()
 
-    from magis.capture.checks import DISTRIBUTED
 
-    classes = (
-        *(nn.parallel.DistributedDataParallel, nn.DataParallel),
-        *(FullyShardedDataParallel, FSDPModule),
-    )
-    assert {kind.__name__ for kind in classes} == DISTRIBUTED
+def test_names_of_wrappers_are_pytorchs() -> None:
+    replicated = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+    assert {kind.__name__ for kind in replicated} == REPLICATED
+    assert {kind.__name__ for kind in (FullyShardedDataParallel, FSDPModule)} == SHARDED
 
 
 def test_compiled_and_scripted_models() -> None:

@@ -3,6 +3,7 @@ leave them."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+from magis import _core
 from magis.capture import capture
+from magis.capture.optimizers import OptimizerView
 from magis.errors import CaptureError
+from magis.verify import verify_plan
 from magis.verify.text import parse
 
 
@@ -206,3 +210,82 @@ def test_complex_parameters() -> None:
     model = Complex()
     with pytest.raises(CaptureError, match=r"the parameter w is complex"):
         capture(model, lambda m, x: m(x).sum(), X, optimizer=torch.optim.Adam(model.parameters()))
+
+
+# ---- averages over several processes
+
+
+def averaged(sizes: list[int], paths: set[str] | None = None) -> list[str]:
+    """The averages of a chain of layers, in order: calls alone."""
+    layers = [nn.Linear(a, b, bias=False) for a, b in itertools.pairwise(sizes)]
+    model = nn.Sequential(*layers)
+    names = frozenset(paths or dict(model.named_parameters()))
+    optimizer = torch.optim.SGD(model.parameters())
+    view = OptimizerView(optimizer, dict(model.named_parameters()), averaged=names)
+    step = capture(model, lambda m, x: m(x).sum(), torch.randn(3, sizes[0]), optimizer=view)
+    assert set(step.averaged) == set(names)
+    lines = [line for line in step.text.splitlines() if "_average" in line]
+    return [line.split(" : ")[0] for line in lines]
+
+
+def test_small_gradients_are_waited_for_at_the_end() -> None:
+    assert averaged([4, 5, 6]) == [
+        "%begin_average = magis.begin_average(%mm_3)",
+        "%begin_average_1 = magis.begin_average(%mm_4)",
+        "%end_average = magis.end_average(%begin_average, [%begin_average_1])",
+        "%end_average_1 = magis.end_average(%begin_average_1, [])",
+    ]
+
+
+def test_large_gradients_are_waited_for_one_after_another() -> None:
+    # Of 1 MiB each: the one before is waited for once another has begun.
+    found = averaged([512, 512, 512, 512])
+    assert [line.split("magis.")[1].split("(")[0] for line in found] == [
+        *("begin_average", "begin_average", "end_average"),
+        *("begin_average", "end_average", "end_average"),
+    ]
+    assert found[2].endswith("magis.end_average(%begin_average, [%begin_average_1])")
+
+
+def test_gradients_that_are_not_averaged_are_left_alone() -> None:
+    assert averaged([4, 5, 6], {"0.weight"}) == [
+        "%begin_average = magis.begin_average(%mm_4)",
+        "%end_average = magis.end_average(%begin_average, [])",
+    ]
+
+
+def test_updates_and_norms_read_averages() -> None:
+    model = network()
+    names = frozenset(dict(model.named_parameters()))
+    optimizer = torch.optim.SGD(model.parameters())
+    view = OptimizerView(optimizer, dict(model.named_parameters()), 1.0, names)
+    text = capture(model, loss, X, optimizer=view).text
+    document = parse(text)
+    begun = {
+        r for o in document.operations if o.operator == "magis.begin_average" for r in o.reads()
+    }
+    assert len(begun) == 3  # one is frozen, two are not used
+    readers = [o.operator for o in document.operations if begun & set(o.reads())]
+    assert set(readers) == {"magis.begin_average"}
+    norms = [o for o in document.operations if o.operator == "aten.linalg_vector_norm"]
+    assert all("end_average" in name or "stack" in name for o in norms for name in o.reads())
+
+
+def test_a_gradient_dies_once_it_is_averaged_and_used() -> None:
+    """Three layers of 1 MiB, three rows: at most two gradients are there, beside 6 KiB each of
+    activations, their gradients and what the loss spreads out."""
+    model = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(3)))
+    parameters = dict(model.named_parameters())
+    view = OptimizerView(
+        torch.optim.SGD(model.parameters()), parameters, None, frozenset(parameters)
+    )
+    step = capture(model, lambda m, x: m(x).sum(), torch.randn(3, 512), optimizer=view)
+    graph = _core.Graph.parse(step.text, "captured")
+    found = _core.optimize(graph, device="cpu", memory_limit=1, time_budget=0.2, fission=False)
+    weight = 512 * 512 * 4
+    transient = found.peak_bytes - graph.persistent_bytes
+    assert 2 * weight < transient < 2 * weight + 5 * 3 * 512 * 4
+    facts = verify_plan(found.plan.text(), device="cpu")
+    assert facts.peak_bytes == found.peak_bytes
+    assert found.plan.source().count("begin_average_(") == 3  # each in place
+    assert found.plan.source().count("end_average_(") == 3

@@ -1,71 +1,39 @@
-"""What one of several processes does in test_replicas."""
+"""Several processes that train well: what one of them does in test_replicas."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import os
-import sys
-from datetime import timedelta
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from replica_support import Network, batches, loss_fn
 from torch import nn
-from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import magis
-from magis.errors import MagisError
+from magis._torch_internals import TorchDispatchMode
 from magis.measure import measure_peak
-from magis.runtime import planner
+from magis.runtime.replicas import Replicas
+
+Optimizer = Callable[[Any], torch.optim.Optimizer]
 
 
-class Network(nn.Module):
-    """With a buffer that differs between processes until it is broadcast."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(8, 32), nn.BatchNorm1d(32), nn.GELU(), nn.Linear(32, 4)
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.layers(x)
-        return found
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
-def loss_fn(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(model(x), y)
-
-
-def join(rank: int, count: int, folder: str) -> None:
-    os.environ["MAGIS_CACHE_DIR"] = f"{folder}/cache-{rank}"
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=count,
-        timeout=timedelta(seconds=60),
-    )
-
-
-def batches(rank: int, steps: int, length: int = 16) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    generator = torch.Generator().manual_seed(100 + rank)
-    return [
-        (
-            torch.randn(length, 8, generator=generator),
-            torch.randint(0, 4, (length,), generator=generator),
-        )
-        for _ in range(steps)
-    ]
+def adamw(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=0.01)
 
 
 def trained(model: nn.Module, data: Any, step: Any, accumulate: int) -> dict[str, torch.Tensor]:
     """The wrapper's state after training by `step`, or by eager without one."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = sgd(model.parameters())
     for number, (x, y) in enumerate(data):
         syncs = (number + 1) % accumulate == 0
         with contextlib.nullcontext() if syncs else model.no_sync():
@@ -79,100 +47,182 @@ def trained(model: nn.Module, data: Any, step: Any, accumulate: int) -> dict[str
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-def train(rank: int, count: int, folder: str, accumulate: int, lengths: list[int]) -> None:
+def train(rank: int, accumulate: int, lengths: list[int], options: dict[str, bool]) -> None:
     """Planned and eager training agree, and so do the processes' plans where they can."""
-    join(rank, count, folder)
+    count = dist.get_world_size()
     torch.manual_seed(rank)  # DistributedDataParallel makes them equal
     plain = Network()
-    ours = DistributedDataParallel(copy.deepcopy(plain))
-    theirs = DistributedDataParallel(plain)
+    ours = DistributedDataParallel(copy.deepcopy(plain), **options)
+    theirs = DistributedDataParallel(plain, **options)
     data = batches(rank, 4, lengths[rank % len(lengths)])
     step = magis.optimize(ours, loss_fn, data[0], latency_limit=1.5, time_budget=0.2)
     found = trained(ours, data, step, accumulate)
     expected = trained(theirs, data, None, accumulate)
-    for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6, msg=name)
+    # Plans that add into gradients are other plans.
+    bitwise = count == 2 and accumulate == 1 and not step.plan.graph.altered
+    check_equal(found, expected, bitwise)
     ours.zero_grad()
-    measured = measure_peak(lambda: step(*data[0]))
-    over = measured.peak_bytes - step.report.transient_peak_bytes
-    assert over <= 0, f"{over} bytes more than promised"
+    check_promise(step, data[0])
     texts: list[Any] = [None] * count
     dist.all_gather_object(texts, step.plan.text())
     assert (len(set(texts)) == 1) == (len(set(lengths)) == 1)
-    kept = Path(f"{folder}/cache-{rank}/plans")
+    kept = Path(os.environ["MAGIS_CACHE_DIR"]) / "plans"
     searched = kept.exists() and any(kept.glob("*.json"))
     # The others were given the plan; adding into gradients is planned by each.
     assert searched == (rank == 0 or len(set(lengths)) > 1 or accumulate > 1)
-    dist.barrier()  # one that is gone makes gloo abort in the others
-    dist.destroy_process_group()
 
 
-def one_ends(rank: int, count: int, folder: str) -> None:
-    """A process that is gone is an error in the others, not a wait without end."""
-    join(rank, count, folder)
+def check_equal(
+    found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], bitwise: bool
+) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if bitwise:
+            assert torch.equal(found[name], value), name
+        else:
+            torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def check_promise(step: magis.Step, batch: Any) -> None:
+    measured = measure_peak(lambda: step(*batch))
+    over = measured.peak_bytes - step.report.transient_peak_bytes
+    assert over <= 0, f"{over} bytes more than promised"
+
+
+def update_in_step(
+    rank: int, make: Optimizer, clip: float | None, lengths: list[int], limit: float
+) -> None:
+    """Updates from averages, each gradient gone once it is used."""
+    torch.manual_seed(rank)
+    plain = Network()
+    ours = DistributedDataParallel(copy.deepcopy(plain))
+    theirs = DistributedDataParallel(plain)
+    data = batches(rank, 4, lengths[rank % len(lengths)])
+    mine, other = make(ours.parameters()), make(theirs.parameters())
+    step = magis.optimize(
+        *(ours, loss_fn, data[0]),
+        optimizer=mine,
+        clip_grad_norm=clip,
+        latency_limit=limit,
+        time_budget=0.2,
+    )
+    for x, y in data:
+        step(x, y)
+        assert all(parameter.grad is None for parameter in ours.parameters())
+        loss_fn(theirs, x, y).backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip)
+        other.step()
+        other.zero_grad()
+    bitwise = dist.get_world_size() == 2 and not step.plan.graph.altered
+    assert bitwise or limit > 1 or dist.get_world_size() > 2
+    check_equal(ours.state_dict(), theirs.state_dict(), bitwise)
+    check_promise(step, data[0])
+
+
+class Events(TorchDispatchMode):
+    """What a step computes and sends, in its order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = str(func)
+        if "allreduce" in name:
+            name = f"all_reduce {args[0][0].dtype}"
+        self.seen.append(name)
+        return func(*args, **kwargs or {})
+
+
+def overlap(rank: int, in_step: bool) -> None:
+    """The first gradient is on its way before the last one is computed, and is waited for last."""
     model = DistributedDataParallel(Network())
-    data = batches(rank, 2)
-    step = magis.optimize(model, loss_fn, data[0], latency_limit=1.5, time_budget=0.1)
-    step(*data[0])
-    if rank == 1:
-        sys.stdout.flush()
-        os._exit(0)
-    try:
-        step(*data[1])
-    except MagisError as error:
-        assert "2 processes failed at broadcasting buffers" in str(error)  # noqa: PT017
-        os._exit(0)  # the group cannot be left in an orderly way any more
-    raise AssertionError("no error")
-
-
-def cannot_plan(rank: int, count: int, folder: str) -> None:
-    """The first process's error is everybody's."""
-    join(rank, count, folder)
-    model = DistributedDataParallel(Network())
-    data = batches(rank, 1)
-
-    def fails(*_: object) -> None:
-        raise MagisError("no time")
-
-    planner._optimize = fails if rank == 0 else None  # type: ignore[assignment]
-    try:
-        magis.optimize(model, loss_fn, data[0], latency_limit=1.5)
-    except MagisError as error:
-        assert str(error) == (  # noqa: PT017
-            "no time"
-            if rank == 0
-            else "the first process could not plan the step: MagisError: no time"
-        )
-    else:
-        raise AssertionError("no error")
-    dist.barrier()  # one that is gone makes gloo abort in the others
-    dist.destroy_process_group()
+    batch = batches(rank, 1)[0]
+    optimizer = sgd(model.parameters()) if in_step else None
+    step = magis.optimize(
+        model, loss_fn, batch, optimizer=optimizer, memory_limit=1.0, exact=True, time_budget=0.2
+    )
+    assert not step.plan.graph.loop_count
+    with Events() as events:
+        step(*batch)
+    sent = [i for i, name in enumerate(events.seen) if name == "all_reduce torch.float32"]
+    products = [i for i, name in enumerate(events.seen) if name.startswith("aten.mm")]
+    assert len(sent) == len(list(model.parameters()))
+    assert sent[0] < products[-1]
+    between = sum(sent[0] < product for product in products)
+    assert between >= 2, events.seen  # the gradients of two more layers
+    if in_step:
+        update = next(i for i, n in enumerate(events.seen) if n.startswith("aten.add_.Tensor"))
+        assert sent[0] < update
 
 
 class Branches(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = nn.Linear(8, 4), nn.Linear(8, 4)
+        self.first, self.second, self.third = (nn.Linear(8, 4) for _ in range(3))
 
     def forward(self, x: torch.Tensor, which: int) -> torch.Tensor:
         found: torch.Tensor = (self.first, self.second)[which](x)
         return found
 
 
-def branch(rank: int, count: int, folder: str) -> None:
-    """Parameters that one process alone uses."""
-    join(rank, count, folder)
+def branch(rank: int) -> None:
+    """Parameters that one process alone uses, or none, as planned together and otherwise."""
     torch.manual_seed(0)
     plain = Branches()
     ours = DistributedDataParallel(copy.deepcopy(plain), find_unused_parameters=True)
     theirs = DistributedDataParallel(plain, find_unused_parameters=True)
     x = torch.randn(16, 8)
     step = magis.optimize(
-        ours, lambda m, x, which: m(x, which).sum(), (x, rank), latency_limit=1.5, time_budget=0.1
+        *(ours, lambda m, x, which: m(x, which).sum(), (x, 0)), latency_limit=1.5, time_budget=0.1
     )
-    step(x, rank)
-    theirs(x, rank).sum().backward()
+    for which in (rank, 0, 1 - rank, 1):
+        step(x, which)
+        theirs(x, which).sum().backward()
+        for (name, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            assert (a.grad is None) == (b.grad is None), (which, name)
+            if b.grad is not None:
+                assert torch.equal(a.grad, b.grad), (which, name)
+        ours.zero_grad()
+        theirs.zero_grad()
+
+
+def hooks(rank: int) -> None:
+    """Hooks see gradients of this process, as under DistributedDataParallel."""
+    torch.manual_seed(0)
+    plain = Network()
+    ours, theirs = (DistributedDataParallel(m) for m in (copy.deepcopy(plain), plain))
+    data = batches(rank, 1)[0]
+    seen: dict[str, list[torch.Tensor]] = {"ours": [], "theirs": []}
+    step = magis.optimize(ours, loss_fn, data, exact=True, memory_limit=1.0, time_budget=0.1)
+    for name, model in (("ours", ours), ("theirs", theirs)):
+        first, _, _, second, _ = model.module.layers
+        first.weight.register_hook(lambda gradient: gradient * 3)
+        second.weight.register_post_accumulate_grad_hook(
+            lambda p, name=name: seen[name].append(p.grad.clone())
+        )
+    step(*data)
+    loss_fn(theirs, *data).backward()
+    assert torch.equal(seen["ours"][0], seen["theirs"][0])
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad)
-    dist.barrier()
-    dist.destroy_process_group()
+        assert torch.equal(a.grad, b.grad)
+
+
+def planners(rank: int) -> None:
+    """The slowest plans for all, of those with the least memory; nobody, if they differ."""
+    replicas = Replicas(DistributedDataParallel(Network()), averages=True)
+    assert replicas.planner("same", None, [1.0, 2.0][rank]) == 1
+    assert replicas.planner("same", 1000, [2.0, 2.0][rank]) == 0
+    assert replicas.planner("same", [1000, 900][rank], [2.0, 1.0][rank]) == 1
+    assert replicas.planner(["this", "that"][rank], None, 1.0) is None
+
+
+def without_gradients(rank: int) -> None:
+    """A forward pass alone, and modules that several all-reduces would not fit."""
+    model = DistributedDataParallel(Network())
+    x = batches(rank, 1)[0][0]
+    step = magis.optimize(model, None, (x,), latency_limit=1.5, time_budget=0.1)
+    step(x)
