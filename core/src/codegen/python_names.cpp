@@ -17,11 +17,14 @@ std::string_view called_operator(const Graph& graph, const Statement& run) {
   return run.over < 0 ? std::string_view(info.name) : info.in_place.spelling;
 }
 
-bool is_own_operator(std::string_view name) { return name.starts_with("magis."); }
+// Averages over processes are registered with PyTorch, as torch.ops.magis.begin_average.
+bool is_own_operator(std::string_view name) {
+  return name.starts_with("magis.") && !name.ends_with("_average") && !name.ends_with("_average_");
+}
 
 PythonNames::PythonNames(const Graph& graph, const Program& program)
-    : taken_{"_",           "torch", "step",    "inputs",  "pack_bits",
-             "unpack_bits", "host",  "to_host", "compute", "from_host"} {
+    : taken_{"_",    "torch",   "step",    "inputs",    "pack_bits",        "unpack_bits",
+             "host", "to_host", "compute", "from_host", "gradient_is_final"} {
   name_operators(graph, program);
   name_inputs(graph);
   name_loops(graph);

@@ -51,8 +51,10 @@ void add_mutating(OpTableBuilder& table) {
   // begins, magis.end_average(%begun, [%others]) waits, for what the others have begun before it.
   // All processes do so in the same order, and once: as random operators do.
   for (const std::string_view name : {"magis.begin_average", "magis.end_average"}) {
-    table.add(name, Purity::random).in_place = {
-        .spelling = std::string(name) + "_", .out_argument = {}, .operands = {0}, .exclusive = true};
+    table.add(name, Purity::random).in_place = {.spelling = std::string(name) + "_",
+                                                .out_argument = {},
+                                                .operands = {0},
+                                                .exclusive = true};
   }
 }
 

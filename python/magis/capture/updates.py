@@ -198,9 +198,8 @@ class Updates:
             for number, statement in enumerate(self.graph.statements)
             for result in statement.results
         }
-        self.averaged = sorted(
-            self.view.averaged & gradients.keys(), key=lambda path: made[gradients[path].root]
-        )
+        self.averaged = [path for path in gradients if path in self.view.averaged]
+        self.averaged.sort(key=lambda path: made[gradients[path].root])
         begun: dict[str, Value] = {}  # not waited for yet
         averages: dict[str, Value] = {}
         for path in self.averaged:

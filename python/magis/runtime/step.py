@@ -80,12 +80,12 @@ class Step:
         self._calls = 0
         self._replans = 0
         self._told: set[str] = set()
-        self._view = ModelView(workshop.model)
         self._form = example.form
         self._paths = example.paths
         self._plans = PlanCache(plan_cache)
-        self._key = self._key_of(example)
         with workshop.planning() as order:
+            self._view = ModelView(workshop.model)
+            self._key = self._key_of(example)
             self._current = workshop.make(example, self._view, first=True)
             self._key = self._key_of(example)  # with the state that the optimizer has by now
             self._plans.add(self._key, self._current)

@@ -34,21 +34,25 @@ class Effects:
     writes: tuple[int, ...] = ()  # positions of the arguments that it writes to
     known: bool = True  # False: not PyTorch's own, may do anything
     bounds: bool = False  # begins or ends a loop
+    averages: bool = False  # over several processes, which all do so in the same order
 
     @property
     def pure(self) -> bool:
         """May run again, and in any order."""
-        return self.known and not self.random and not self.writes and not self.bounds
+        once = self.random or self.averages or bool(self.writes) or self.bounds
+        return self.known and not once
 
     @property
     def keeps_order(self) -> bool:
-        return self.random or not self.known
+        return self.random or self.averages or not self.known
 
     @property
     def reason(self) -> str:
         """Why it is not pure, to follow "it"."""
         if self.random:
             return "draws random numbers"
+        if self.averages:
+            return "averages over several processes"
         if self.bounds:
             return "begins or ends a loop"
         return "writes to an operand" if self.writes else "is not an operator of PyTorch"
@@ -80,8 +84,10 @@ def workspace(operation: Operation, document: Document) -> int:
 
 def effects(operation: Operation) -> Effects:
     """From the operator's schema and tags. Raises PlanError if there is no such operator."""
-    if operation.operator in ("magis.bernoulli", "magis.begin_average", "magis.end_average"):
-        return Effects(random=True)  # averages over several processes keep their order, too
+    if operation.operator == "magis.bernoulli":
+        return Effects(random=True)
+    if operation.operator in ("magis.begin_average", "magis.end_average"):
+        return Effects(averages=True)
     if operation.operator in ("magis.pack_bits", "magis.unpack_bits"):
         return Effects()
     if operation.operator in LOOP_OPERATORS:

@@ -257,8 +257,9 @@ class _Walk:
         self._check_may_end(run, over)
         if self.last_use[over] > index:
             raise self._error(run, f"{over} is still read by {self._reader(over)}")
-        if not self.effects[run.operation].pure:
-            raise self._error(run, f"it {self.effects[run.operation].reason}")
+        found = self.effects[run.operation]
+        if not (found.pure or found.averages):
+            raise self._error(run, f"it {found.reason}")
         refused = runs_over(self.document, operation, over.tensor)
         if refused:
             raise self._error(run, refused)

@@ -42,7 +42,8 @@ def test_options_of_the_wrapper(option: str, tmp_path: Path) -> None:
     [
         (2, replica_training.adamw, None, [16], 1.0),
         (2, replica_training.sgd, 0.1, [16, 24], 1.5),
-        (4, replica_training.adamw, 0.1, [16], 1.5),
+        # Adam would tell apart gradients that are noise, such as that of a bias before batch norm.
+        (4, replica_training.sgd, 0.1, [16], 1.5),
     ],
 )
 def test_the_optimizer_in_the_step(
