@@ -96,8 +96,8 @@ class Averaging:
         self._wait()
 
     def _start(self, gradient: torch.Tensor) -> None:
-        self._begun += 1
         self._send(gradient)
+        self._begun += 1  # only now: what fails before it is sent is still to be sent
 
     def _send(self, gradient: torch.Tensor) -> None:
         if not gradient.numel():
