@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,15 @@ import torch.multiprocessing
 from torch import nn
 from torch.nn import functional as F
 
-
-def run(function: Callable[..., None], count: int, folder: Path, *args: Any) -> None:
-    """`function(rank, *args)` in so many processes, which are connected."""
-    torch.multiprocessing.spawn(_connected, args=(function, count, str(folder), args), nprocs=count)
+Scenario = tuple[Any, ...]  # a function, and its arguments after the process's number
 
 
-def _connected(
-    rank: int, function: Callable[..., None], count: int, folder: str, args: tuple[Any, ...]
-) -> None:
-    os.environ["MAGIS_CACHE_DIR"] = f"{folder}/cache-{rank}"
+def run(count: int, folder: Path, *scenarios: Scenario) -> None:
+    """All scenarios, one after another, in so many connected processes."""
+    torch.multiprocessing.spawn(_connected, args=(count, str(folder), scenarios), nprocs=count)
+
+
+def _connected(rank: int, count: int, folder: str, scenarios: tuple[Scenario, ...]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
@@ -34,7 +33,13 @@ def _connected(
         world_size=count,
         timeout=timedelta(seconds=60),
     )
-    function(rank, *args)
+    for number, (function, *args) in enumerate(scenarios):
+        os.environ["MAGIS_CACHE_DIR"] = f"{folder}/cache-{rank}-{number}"
+        try:
+            function(rank, *args)
+        except Exception as error:
+            error.add_note(f"in {function.__name__}{tuple(args)}")
+            raise
     # One that is gone while another still communicates makes gloo abort there.
     dist.barrier()
     Path(f"{folder}/done-{rank}").touch()

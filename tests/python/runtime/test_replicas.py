@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import replica_failures
-import replica_training
+import replica_failures as failures
+import replica_training as training
 import torch
 import torch.distributed as dist
 from replica_support import Network, batches, loss_fn, run
@@ -19,67 +19,62 @@ import magis
 from magis.errors import MagisError
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_two_processes(accumulate: int, tmp_path: Path) -> None:
-    run(replica_training.train, 2, tmp_path, accumulate, [16], {})
+def test_two_processes(tmp_path: Path) -> None:
+    run(
+        *(2, tmp_path),
+        (training.train, 1, [16], {}),
+        (training.train, 2, [16], {}),
+        (training.train, 1, [16, 24], {}),  # each has plans of its own
+        (training.train, 1, [16], {"gradient_as_bucket_view": True}),
+        (training.train, 1, [16], {"static_graph": True}),
+        (training.branch,),
+        (training.hooks,),
+        (training.planners,),
+        (training.without_gradients,),
+    )
+
+
+def test_two_processes_with_the_optimizer_in_the_step(tmp_path: Path) -> None:
+    run(
+        *(2, tmp_path),
+        (training.update_in_step, training.adamw, None, [16], 1.0),
+        (training.update_in_step, training.sgd, 0.1, [16, 24], 1.5),
+        (failures.other_gradients,),
+    )
 
 
 def test_four_processes(tmp_path: Path) -> None:
-    run(replica_training.train, 4, tmp_path, 1, [16], {})
+    # Adam would tell apart gradients that are noise, such as that of a bias before batch norm.
+    run(
+        *(4, tmp_path),
+        (training.train, 1, [16], {}),
+        (training.update_in_step, training.sgd, 0.1, [16], 1.5),
+    )
 
 
-def test_batches_of_different_lengths_have_plans_of_their_own(tmp_path: Path) -> None:
-    run(replica_training.train, 2, tmp_path, 1, [16, 24], {})
+def test_averaging_begins_before_the_last_gradient_is_computed(tmp_path: Path) -> None:
+    run(2, tmp_path, (training.overlap, False), (training.overlap, True))
 
 
-@pytest.mark.parametrize("option", ["gradient_as_bucket_view", "static_graph"])
-def test_options_of_the_wrapper(option: str, tmp_path: Path) -> None:
-    run(replica_training.train, 2, tmp_path, 1, [16], {option: True})
-
-
-@pytest.mark.parametrize(
-    ("count", "make", "clip", "lengths", "limit"),
-    [
-        (2, replica_training.adamw, None, [16], 1.0),
-        (2, replica_training.sgd, 0.1, [16, 24], 1.5),
-        # Adam would tell apart gradients that are noise, such as that of a bias before batch norm.
-        (4, replica_training.sgd, 0.1, [16], 1.5),
-    ],
-)
-def test_the_optimizer_in_the_step(
-    count: int, make: Any, clip: float | None, lengths: list[int], limit: float, tmp_path: Path
-) -> None:
-    run(replica_training.update_in_step, count, tmp_path, make, clip, lengths, limit)
-
-
-@pytest.mark.parametrize("in_step", [False, True])
-def test_averaging_begins_before_the_last_gradient_is_computed(
-    in_step: bool, tmp_path: Path
-) -> None:
-    run(replica_training.overlap, 2, tmp_path, in_step)
+def test_processes_that_fail(tmp_path: Path) -> None:
+    run(
+        *(2, tmp_path),
+        (failures.fails_before_its_step,),
+        (failures.fails_in_the_middle,),
+        (failures.cannot_plan,),
+    )
 
 
 @pytest.mark.parametrize(
     "scenario",
     [
-        replica_training.branch,
-        replica_training.hooks,
-        replica_training.planners,
-        replica_training.without_gradients,
-        replica_failures.ends,
-        replica_failures.fails_before_its_step,
-        replica_failures.fails_in_the_middle,
-        replica_failures.cannot_plan,
-        replica_failures.other_gradients,
+        (failures.ends,),
+        (failures.ends_while_averaging, False),
+        (failures.ends_while_averaging, True),
     ],
 )
-def test_two_processes_with(scenario: Any, tmp_path: Path) -> None:
-    run(scenario, 2, tmp_path)
-
-
-@pytest.mark.parametrize("in_step", [False, True])
-def test_a_process_that_ends_while_it_averages(in_step: bool, tmp_path: Path) -> None:
-    run(replica_failures.ends_while_averaging, 2, tmp_path, in_step)
+def test_a_process_that_ends(scenario: Any, tmp_path: Path) -> None:
+    run(2, tmp_path, scenario)
 
 
 # ---- one process is enough
