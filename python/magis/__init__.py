@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from magis import capture, errors
     from magis.report import Report
     from magis.runtime import Frontier, Step, find_frontier, optimize
+    from magis.torch_compile import backend
 
 __all__ = [
     "Frontier",
     "Report",
     "Step",
     "__version__",
+    "backend",
     "capture",
     "errors",
     "find_frontier",
@@ -35,6 +37,7 @@ _HOMES = {
     "Frontier": "magis.runtime",
     "Report": "magis.report",
     "Step": "magis.runtime",
+    "backend": "magis.torch_compile",
     "find_frontier": "magis.runtime",
     "optimize": "magis.runtime",
 }
@@ -46,7 +49,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"magis.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'magis' has no attribute {name!r}")
-    if _HOMES[name] == "magis.runtime":
+    if _HOMES[name] in ("magis.runtime", "magis.torch_compile"):
         _check_torch()
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value

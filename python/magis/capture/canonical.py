@@ -23,7 +23,7 @@ from magis.capture.losses import LOSS_RULES
 from magis.capture.rules import Rule
 from magis.capture.scalars import Scalar
 from magis.capture.sites import NOWHERE, STAMP, place
-from magis.capture.trace import Traced
+from magis.capture.trace import TracedGraph
 from magis.capture.views import VIEW_RULES, strided_view
 from magis.errors import CaptureError
 
@@ -38,7 +38,7 @@ RULES: dict[OpOverload, Rule] = {
 class CanonicalPass:
     """Fills `builder` with the canonical statements of `traced`."""
 
-    def __init__(self, traced: Traced, device: torch.device) -> None:
+    def __init__(self, traced: TracedGraph, device: torch.device) -> None:
         self.traced = traced
         self.builder = Builder(traced.fake_mode, device)
         self.constants = Constants(self.builder)

@@ -9,6 +9,11 @@ magis::begin_average(gradient), magis::end_average(begun, later)
     Averages a gradient over all processes: the first begins, the second waits, for what the others
     in `later` have begun before it; `_` forms do it in place. Outside of `averaged_by` there is one
     process, and they change nothing.
+
+magis_compile::outside(Tensor[] returned) -> Tensor[]
+    All that happens between the forward half of a compiled graph, which returns tensors to its
+    caller, and the backward half, which gets their gradients from autograd. It never runs: a plan's
+    code is cut there.
 """
 
 from __future__ import annotations
@@ -134,3 +139,9 @@ rnn_layer: OpOverload = torch.ops.magis_rnn.layer.default
 bernoulli: OpOverload = torch.ops.magis.bernoulli.default
 begin_average: OpOverload = torch.ops.magis.begin_average.default
 end_average: OpOverload = torch.ops.magis.end_average.default
+
+_compile = torch.library.Library("magis_compile", "FRAGMENT")
+_compile.define("outside(Tensor[] returned) -> Tensor[]")
+
+outside: OpOverload = torch.ops.magis_compile.outside.default
+OUTSIDE = "magis_compile.outside"

@@ -46,7 +46,7 @@ _INSTALLED = tuple(
 )
 
 # Checks of data that return nothing; a captured step computes what it computes without asking.
-_CHECKS = frozenset(
+CHECKS = frozenset(
     {
         _aten._assert_async.default,
         _aten._assert_async.msg,
@@ -136,7 +136,7 @@ class SiteRecorder(internals.TorchDispatchMode):  # type: ignore[misc]
         kwargs = dict(kwargs or {})
         if func.namespace == "prim":  # questions about a tensor, such as for its device
             return func(*args, **kwargs)
-        if func in _CHECKS:
+        if func in CHECKS:
             return None
         site = self.site_here()
         for tensor in _outside_tensors(args, kwargs):

@@ -68,18 +68,24 @@ class StepInput:
 
 
 @dataclass
-class Traced:
-    """An fx graph whose placeholders match `inputs`.
-
-    It returns tensors, one for each of `outputs`, and those floats among the step's
-    results that depend on floats of the batch, one for each OutputScalar of `out_leaves`, whose
-    expressions are still to be filled in.
+class TracedGraph:
+    """An fx graph of fakes whose placeholders match `inputs` and that returns tensors, one for each
+    of `outputs`.
     """
 
     module: torch.fx.GraphModule
     fake_mode: internals.FakeTensorMode
     inputs: list[StepInput]
     outputs: list[tuple[OutputKind, str]]
+
+
+@dataclass
+class Traced(TracedGraph):
+    """A step's, which returns, after the tensors, those floats among the step's results that depend
+    on floats of the batch, one for each OutputScalar of `out_leaves`, whose expressions are still
+    to be filled in.
+    """
+
     batch_spec: TreeSpec
     batch_leaves: list[BatchLeaf]
     out_spec: TreeSpec

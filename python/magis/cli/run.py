@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
@@ -173,9 +173,12 @@ def _trial(
     plan: _core.Plan, fingerprint: str, model: str | None, name: str, directory: Path | None
 ) -> Trial:
     from magis.cli.trial import Trial, capture_again, check_same_graph, optimizer_of
+    from magis.runtime.scaling import scaled_as
 
     meta = plan.graph.meta
     workload = workload_of(meta, model, device=plan.graph.device)
+    loss_fn, batch = scaled_as(meta, workload.loss_fn, workload.batch)
+    workload = replace(workload, loss_fn=loss_fn, batch=batch)
     optimizer = optimizer_of(workload, meta)
     captured = capture_again(workload, meta, plan.graph.device, optimizer)
     check_same_graph(plan, fingerprint, captured, name)

@@ -68,15 +68,30 @@ class Trial:
         if self._optimizer is not None:
             self._optimizer.create_state(written_states(plan.graph), self._view)
         self._written = replay.written_parameters(plan.graph)
+        self._added = added_into(plan)
+        for path in self._added - self._view.parameters.keys():
+            raise PlanError(
+                f"the plan adds into the gradient of batch{path}, and a run begins with gradients "
+                "of parameters alone"
+            )
+        host = HostPool(captured.device, offload_directory)
+        planned = CompiledPlan(plan, captured.device, host=host)
         self._step = PlannedStep(
             captured,
-            CompiledPlan(plan, captured.device, host=HostPool(captured.device, offload_directory)),
+            self._alone(captured) if self._added else planned,
             self._arguments.paths,
             captured.device,
-            _no_accumulation,
+            lambda _paths: planned,  # gradients are there before if the plan adds into them
             self._optimizer,
         )
-        self.timer = StepTimer(self._step, self._arguments, self._view)
+        self._step.last = planned
+        self.timer = StepTimer(self._step, self._arguments, self._view, self._added)
+
+    @staticmethod
+    def _alone(captured: Capture) -> CompiledPlan:
+        """The step that finds no gradients, which says what goes in and comes out."""
+        graph = _core.Graph.parse(captured.text, "captured graph")
+        return CompiledPlan(_core.Plan.program_order(graph), captured.device)
 
     @property
     def device(self) -> torch.device:
@@ -89,8 +104,11 @@ class Trial:
                 *(self._model, self._loss_fn, self._arguments, self._view, self._device),
                 written=self._written,
                 optimizer=self._optimizer,
+                gradients=self._added,
             )
-        planned = replay.trace_planned(self._step, self._arguments, self._view, self._device)
+        planned = replay.trace_planned(
+            *(self._step, self._arguments, self._view, self._device), gradients=self._added
+        )
         try:
             compare(
                 eager,
@@ -98,7 +116,7 @@ class Trial:
                 self._view,
                 tolerance,
                 as_if_compiled=self._as_if_compiled,
-                rounds_otherwise=self._step.base.plan.graph.rounds_otherwise,
+                rounds_otherwise=self._step.last.plan.graph.rounds_otherwise,
             )
         except ReplayError as error:
             return str(error)
@@ -119,7 +137,7 @@ class Trial:
     def record(self) -> Recording:
         """One step of the plan, as it happens. Run one before, as for `planned`."""
         with self._sandbox():
-            return record_step(self._step.base, self.timer.run, self._device)
+            return record_step(self._step.last, self.timer.run, self._device)
 
     def time(self, planned: Run, eager: Run | None, rounds: int) -> None:
         """Adds the seconds of `rounds` steps to each, in turns: a slow machine slows both."""
@@ -151,7 +169,7 @@ class Trial:
             return replay.run_eager(self._model, self._loss_fn, arguments, self._optimizer)
 
     def _sandbox(self) -> contextlib.AbstractContextManager[None]:
-        return sandbox(self._view, self._written, self._optimizer)
+        return sandbox(self._view, self._written, self._optimizer, self._added)
 
     def _modes(self) -> contextlib.AbstractContextManager[None]:
         """Around an eager run: autocast, if there is only a forward pass to run under it."""
@@ -208,6 +226,9 @@ def check_same_graph(plan: _core.Plan, fingerprint: str, captured: Capture, name
     graph counts, which is another one where regions run in parts or operators are rewritten.
     """
     ours = _core.Graph.parse(captured.text, "captured graph")
+    if added := added_into(plan):
+        paths = [output.path for output in ours.outputs if output.kind == "grad"]
+        ours = ours.accumulate_gradients([path for path in paths if path in added])
     planned = without_scratch(plan.graph, name)
     if captured_fingerprint(ours) == (fingerprint or planned.fingerprint()):
         return
@@ -236,5 +257,6 @@ def _body(text: str) -> list[str]:
     return [re.sub(r" @\d+(?= |$)", "", line) for line in lines]
 
 
-def _no_accumulation(paths: frozenset[str]) -> CompiledPlan:
-    raise AssertionError(f"a trial starts without gradients, but {sorted(paths)} are there")
+def added_into(plan: _core.Plan) -> frozenset[str]:
+    """Parameters into whose gradients, there before, the plan adds."""
+    return frozenset(entry.path for entry in plan.graph.inputs if entry.kind == "grad")

@@ -24,7 +24,7 @@ from magis.runtime.progress import Callback
 from magis.runtime.refinement import refinement_on
 from magis.runtime.replay_check import Verify
 from magis.runtime.replicas import unwrapped
-from magis.runtime.scaling import scaled, shared
+from magis.runtime.scaling import ACCUMULATE, GRAD_SCALE, scaled, shared
 from magis.runtime.step import OnNewShape, Step, device_of
 from magis.runtime.threads import choose_threads
 from magis.runtime.workshop import Workshop
@@ -96,7 +96,8 @@ def optimize(
             scaled.
         accumulate: so many calls in a row, of batches of one size, make up one larger batch: each
             leaves a share of the gradients of the mean loss (what it returns is the loss itself).
-            The plan for calls that add into gradients is made at once too, under the same limit;
+            The plan for calls that add into gradients is made at once too, under the same limit (a
+            share refers to what such a call takes in eager mode, gradients included);
             `optimizer.step()` and `zero_grad()` follow after the last one.
         device: name of the profile that times come from; by default the one that fits the model's
             device.
@@ -181,6 +182,7 @@ def optimize(
     model, replicas = unwrapped(model, averages=loss_fn is not None)
     averaged = frozenset() if replicas is None else replicas.averaged
     in_step = _in_step(optimizer, clip_grad_norm, loss_fn, averaged)
+    meta: dict[str, str] = {}
     if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
         raise MagisError(
             f"accumulate={accumulate!r} must be a whole number of calls; 1: each alone"
@@ -192,6 +194,7 @@ def optimize(
                 "leave optimizer= out, and call optimizer.step() after the last of the calls"
             )
         loss_fn = shared(loss_fn, accumulate)
+        meta[ACCUMULATE] = str(accumulate)
     if grad_scale:
         if in_step is not None:
             raise MagisError(
@@ -199,6 +202,7 @@ def optimize(
                 "optimizer= out, and call scaler.step(optimizer) yourself"
             )
         loss_fn, batch = scaled(loss_fn, batch)
+        meta[GRAD_SCALE] = "yes"
     if replicas is not None and validate:
         raise MagisError(
             "several processes have to choose the same plan, and each would measure other times: "
@@ -244,6 +248,7 @@ def optimize(
         host=HostPool(place, offload.directory),
         optimizer=in_step,
         replicas=replicas,
+        meta=meta,
     )
     try:
         with outside_inference_mode():
@@ -254,7 +259,6 @@ def optimize(
                 verify_every=verify_every,
                 plan_cache=plan_cache,
                 takes_scale=grad_scale,
-                accumulates=accumulate > 1,
             )
     except _core.UserError as error:
         raise MagisError(str(error)) from error

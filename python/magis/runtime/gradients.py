@@ -4,7 +4,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from magis.runtime.compiled import DTYPES
 
 if TYPE_CHECKING:
     from magis import _core
+    from magis.capture import Capture
 
 
 class Deposit(Enum):
@@ -87,6 +88,18 @@ def slots_of(graph: _core.Graph, leaf_paths: Sequence[str]) -> list[Slot]:
         )
         for path in paths
     ]
+
+
+def added_to(
+    captured: Capture, graph: _core.Graph, parameters: Mapping[str, torch.nn.Parameter]
+) -> list[str]:
+    """Parameters to whose gradients a plan can add by itself, in the order of `graph`'s outputs:
+    those without hooks; none where a plan may be abandoned, which must not touch gradients.
+    """
+    if captured.checks:
+        return []
+    paths = [output.path for output in graph.outputs if output.kind == "grad"]
+    return [p for p in paths if p in parameters and not internals.tensor_hooks(parameters[p])]
 
 
 def run_tensor_hooks(slot: Slot, target: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ from magis.report.text import bytes_text
 from magis.runtime.averaging import Averaging
 from magis.runtime.call import Call
 from magis.runtime.compiled import CompiledPlan
-from magis.runtime.gradients import Deposit, slots_of
+from magis.runtime.gradients import Deposit, added_to, slots_of
 from magis.runtime.in_step import InStepOptimizer, counted_parameters, updated_parameters
 from magis.runtime.model_view import ModelView
 from magis.runtime.speculation import SpeculationFailed
@@ -112,11 +112,9 @@ class PlannedStep:
 
     def plan_ahead(self, view: ModelView) -> None:
         """Makes the plan for calls that find the gradients which a call of this step leaves."""
+        paths = frozenset(added_to(self.capture, self.base.plan.graph, view.parameters))
         own = [slot for slot in self.slots if slot.leaf is None]
         targets = {slot.path: slot.target(view.parameters, ()) for slot in own}
-        paths = frozenset(p for p, target in targets.items() if not internals.tensor_hooks(target))
-        if self.capture.checks:  # a plan that may be abandoned must not touch gradients
-            paths = frozenset()
         kept = sum(t.untyped_storage().nbytes() for p, t in targets.items() if p not in paths)
         if kept:
             warnings.warn(

@@ -154,6 +154,7 @@ def search(
     measured_on: torch.device,
     alter: bool = True,
     replicas: Replicas | None = None,
+    which: str = "",
 ) -> Found:
     """The best plan found, or known from a frontier, verified. Raises LimitNotMetError if it does
     not keep the limit and that was asked for.
@@ -163,6 +164,7 @@ def search(
     alter: the graph may become another one: regions run in parts, operators are rewritten.
     replicas: processes that all call this at the same time: where all have the same graph, the
     slowest plans for all.
+    which: of a step's plans, for messages; "": it has one.
     """
 
     def alone() -> Found:
@@ -185,7 +187,7 @@ def search(
         result = kept_plan(replicas.made_by(planner, text), name, graph, request)
         _verify(result, settings)
     if not result.met and settings.strict:
-        raise LimitNotMetError(_not_met(result, settings, bound))
+        raise LimitNotMetError(_not_met(result, settings, bound, which))
     return result
 
 
@@ -303,16 +305,22 @@ def _verify(result: Found, settings: SearchSettings) -> None:
         )
 
 
-def tell_not_met(result: Found, settings: SearchSettings, bound: Bound, stacklevel: int) -> None:
-    """Warns if the plan does not keep the limit."""
+def tell_not_met(
+    result: Found, settings: SearchSettings, bound: Bound, stacklevel: int, which: str = ""
+) -> None:
+    """Warns if the plan (`which` of a step's plans) does not keep the limit."""
     if not result.met:
-        warnings.warn(_not_met(result, settings, bound), stacklevel=stacklevel + 1)
+        warnings.warn(_not_met(result, settings, bound, which), stacklevel=stacklevel + 1)
 
 
 def tell_nothing_gained(
-    result: Found, settings: SearchSettings, baseline_peak_bytes: int, stacklevel: int
+    result: Found,
+    settings: SearchSettings,
+    baseline_peak_bytes: int,
+    stacklevel: int,
+    which: str = "",
 ) -> None:
-    """Warns if the plan needs as much memory as the baseline."""
+    """Warns if the plan (`which` of a step's plans) needs as much memory as the baseline."""
     if result.peak_bytes < baseline_peak_bytes:
         return
     if isinstance(settings.limit, MemoryLimit) and result.met:
@@ -320,19 +328,20 @@ def tell_nothing_gained(
     else:
         reason = _why(result)
     warnings.warn(
-        f"magis gained nothing: the step's peak is {bytes_text(result.peak_bytes)}, before "
-        f"{bytes_text(baseline_peak_bytes)} (limit: {settings.limit}; {reason})",
+        f"magis gained nothing{which and f' by {which}'}: the step's peak is "
+        f"{bytes_text(result.peak_bytes)}, before {bytes_text(baseline_peak_bytes)} (limit: {settings.limit}; {reason})",
         stacklevel=stacklevel + 1,
     )
 
 
-def _not_met(result: Found, settings: SearchSettings, bound: Bound) -> str:
+def _not_met(result: Found, settings: SearchSettings, bound: Bound, which: str) -> str:
     if bound.memory_bytes is not None:
         wanted, found = bytes_text(bound.memory_bytes), bytes_text(result.peak_bytes)
     else:
         wanted, found = f"{bound.seconds:.4g} s", f"{result.seconds:.4g} s"
     return (
-        f"the limit was not met ({settings.limit}): {wanted} asked for, the best plan found needs "
+        f"the limit was not met{which and f' by {which}'} ({settings.limit}): {wanted} asked for, "
+        "the best plan found needs "
         f"{found}; "
         f"{_why(result)}, the certified lower bound is {bytes_text(result.lower_bound_bytes)}. "
         "A longer time_budget may find a better plan"

@@ -76,14 +76,15 @@ def trace_eager(
     device: torch.device,
     written: Collection[str] = (),
     optimizer: InStepOptimizer | None = None,
+    gradients: Collection[str] = (),
 ) -> Trace:
     """What eager PyTorch leaves behind for this batch, and its peak.
 
     The model and the optimizer are afterwards as before. `written` names the parameters that the
-    step writes to.
+    step writes to, `gradients` those that have one before, which the step adds into.
     """
     arguments = arguments.cut_off()
-    with sandbox(view, written, optimizer):
+    with sandbox(view, written, optimizer, gradients):
         with measured_peak(device) as peak:
             result = run_eager(model, loss_fn, arguments, optimizer)
         trace = _trace(result, arguments, view, device, written, optimizer)
@@ -92,12 +93,16 @@ def trace_eager(
 
 
 def trace_planned(
-    step: PlannedStep, arguments: Arguments, view: ModelView, device: torch.device
+    step: PlannedStep,
+    arguments: Arguments,
+    view: ModelView,
+    device: torch.device,
+    gradients: Collection[str] = (),
 ) -> Trace:
-    """What the planned step leaves behind for this batch. The model is afterwards as before."""
+    """What the planned step leaves behind for this batch, as `trace_eager` has it."""
     arguments = arguments.cut_off()
     written = written_parameters(step.base.plan.graph)
-    with sandbox(view, written, step.optimizer):
+    with sandbox(view, written, step.optimizer, gradients):
         result = step.run(view, arguments.leaves)
         return _trace(result, arguments, view, device, written, step.optimizer)
 

@@ -24,7 +24,7 @@ from magis.runtime.scratch import with_measured_scratch
 from magis.verify.text import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 Verify = Literal["auto", "off"]
 
@@ -39,12 +39,14 @@ class Capturer:
         device: torch.device,
         profile: str,
         optimizer: InStepOptimizer | None,
+        meta: Mapping[str, str],
     ) -> None:
         self.model = model
         self.loss_fn = loss_fn
         self.device = device
         self.profile = profile
         self.optimizer = optimizer
+        self.meta = meta  # recorded in every graph's header
 
     @property
     def runs_here(self) -> bool:
@@ -57,7 +59,10 @@ class Capturer:
         if self.optimizer is not None:
             optimizer = self.optimizer.view(ModelView(self.model))
         return capture(
-            *(self.model, self.loss_fn, batch), device=self._planned_for(), optimizer=optimizer
+            *(self.model, self.loss_fn, batch),
+            device=self._planned_for(),
+            optimizer=optimizer,
+            meta=self.meta,
         )
 
     def graph(self, captured: Capture) -> _core.Graph:

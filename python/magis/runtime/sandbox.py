@@ -5,7 +5,7 @@ same state.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import torch
 
@@ -17,9 +17,13 @@ from magis.runtime.model_view import ModelView
 
 @contextlib.contextmanager
 def sandbox(
-    view: ModelView, written: Iterable[str] = (), optimizer: InStepOptimizer | None = None
+    view: ModelView,
+    written: Iterable[str] = (),
+    optimizer: InStepOptimizer | None = None,
+    gradients: Collection[str] = (),
 ) -> Iterator[None]:
     """While the block runs gradients are set aside (they are None) and gradient hooks are silent.
+    Parameters named in `gradients` have some, always the same, for steps that add into them.
 
     At its end parameters' gradients and hooks, what the modules hold (buffers with their values,
     attributes), and the random generators of PyTorch, Python and NumPy are as they were on entry.
@@ -32,7 +36,7 @@ def sandbox(
         restored_modules(view.model),
         restored_generators(),
         _restored_values([*view.buffers().values(), *parameters, *state.values()]),
-        _without_gradients(view),
+        _other_gradients(view, gradients),
         contextlib.nullcontext() if optimizer is None else optimizer.silenced(),
     ):
         yield
@@ -51,11 +55,11 @@ def _restored_values(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_gradients(view: ModelView) -> Iterator[None]:
+def _other_gradients(view: ModelView, wanted: Collection[str]) -> Iterator[None]:
     saved = [(parameter, parameter.grad) for parameter in view.parameters.values()]
     silenced = []
-    for parameter, _ in saved:
-        parameter.grad = None
+    for name, parameter in view.parameters.items():
+        parameter.grad = parameter.detach().clone() if name in wanted else None
         for hooks in (
             internals.tensor_hooks(parameter),
             internals.post_accumulate_hooks(parameter),

@@ -6,14 +6,18 @@ Each returns the scaled loss, which gradients come from, before the loss functio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
 from magis.capture.batch import normalise_batch
-from magis.errors import GuardError, MagisError
+from magis.errors import GuardError, MagisError, PlanError
+
+# In the header of a graph: by how many calls its loss is shared; that it is scaled.
+ACCUMULATE = "accumulate"
+GRAD_SCALE = "grad_scale"
 
 _NAME = "grad_scale"
 _EXAMPLE = 1024.0  # any: it is a runtime scalar
@@ -57,6 +61,22 @@ def scaled(
     if isinstance(example, dict):
         return with_scale, {**example, _NAME: _EXAMPLE}
     return with_scale, (_EXAMPLE, *example)
+
+
+def scaled_as(
+    meta: Mapping[str, str], loss_fn: Callable[..., Any] | None, batch: Any
+) -> tuple[Callable[..., Any] | None, Any]:
+    """Loss function and batch of a step whose graph has this header, from a user's own. Raises
+    PlanError if the header makes no sense.
+    """
+    calls = meta.get(ACCUMULATE, "1")
+    if not calls.isascii() or not calls.isdecimal() or int(calls) < 1:
+        raise PlanError(f"the plan records a loss shared by {calls!r} calls; make it again")
+    if int(calls) > 1:
+        loss_fn = shared(loss_fn, int(calls))
+    if GRAD_SCALE in meta:
+        loss_fn, batch = scaled(loss_fn, batch)
+    return loss_fn, batch
 
 
 def _loss_of(result: Any) -> torch.Tensor:

@@ -21,7 +21,7 @@ from magis.runtime.batch import Arguments
 from magis.runtime.call import outside_inference_mode
 from magis.runtime.guards import Globals, Key, describe_leaf, difference
 from magis.runtime.model_view import ModelView
-from magis.runtime.plan_file import write_plan
+from magis.runtime.plan_file import captured_fingerprint, write_plan
 from magis.runtime.replay import run_eager
 from magis.runtime.replicas import Replicas
 from magis.runtime.scaling import with_scale
@@ -68,11 +68,11 @@ class Step:
         verify_every: int,
         plan_cache: int,
         takes_scale: bool = False,
-        accumulates: bool = False,
     ) -> None:
         self._workshop = workshop
         self._takes_scale = takes_scale
-        self._scaled_losses = int(takes_scale) + int(accumulates)  # before the function's result
+        # Losses before the function's own result.
+        self._scaled_losses = int(takes_scale) + int(workshop.accumulates)
         self._on_new_shape = on_new_shape
         self._verify_every = verify_every
         self._plan_cache = plan_cache
@@ -89,7 +89,7 @@ class Step:
             self._current = workshop.make(example, self._view, first=True)
             self._key = self._key_of(example)  # with the state that the optimizer has by now
             self._plans.add(self._key, self._current)
-            if accumulates:
+            if workshop.accumulates:
                 self._current.step.plan_ahead(self._view)
                 # Until it runs, the step is what it takes at most.
                 peaks = {plan: r.promised_peak_bytes for plan, r in self._current.reports.items()}
@@ -190,7 +190,9 @@ class Step:
         """Writes the plan that `report` is about as a plan file. Raises PlanError if `path` cannot
         be written.
         """
-        write_plan(path, self.plan, self.report)
+        captured = self.report.captured
+        name = "" if captured is None else captured_fingerprint(captured)
+        write_plan(path, self.plan, self.report, name)
 
     def __repr__(self) -> str:
         report = self.report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 from typing import Any
 
@@ -19,19 +19,30 @@ from magis.timing.stopwatch import CpuClock
 
 
 class StepTimer:
-    """Runs a step on a batch, by the clock that operators are timed with; nothing remains of it."""
+    """Runs a step on a batch, by the clock that operators are timed with; nothing remains of it.
 
-    def __init__(self, step: PlannedStep, arguments: Arguments, view: ModelView) -> None:
+    gradients: parameters that have some before, which the step adds into.
+    """
+
+    def __init__(
+        self,
+        step: PlannedStep,
+        arguments: Arguments,
+        view: ModelView,
+        gradients: Collection[str] = (),
+    ) -> None:
         self._step = step
         self._arguments = arguments
         self._view = view
+        self._gradients = gradients
 
     @property
     def plan(self) -> _core.Plan:
-        return self._step.base.plan
+        return self._step.last.plan
 
     def _sandbox(self) -> contextlib.AbstractContextManager[None]:
-        return sandbox(self._view, written_parameters(self.plan.graph), self._step.optimizer)
+        written = written_parameters(self.plan.graph)
+        return sandbox(self._view, written, self._step.optimizer, self._gradients)
 
     def run(self) -> Any:
         # A batch that requires gradients gets them; cut off, it comes to each step without any.
@@ -55,11 +66,11 @@ class StepTimer:
         iterations of a loop together. None if the plan swaps: what is copied beside the operators
         cannot be told from them.
         """
-        if self._step.base.host_bytes:
+        if self._step.last.host_bytes:
             return None
         clock = StepClock(CpuClock().now)
         samples = []
-        with self._step.base.instrumented(clock):
+        with self._step.last.instrumented(clock):
             for _ in range(rounds):
                 self.warm_up()
                 samples.append(seconds_of_runs(self.plan.statements, clock.seconds))

@@ -20,6 +20,7 @@ from magis.report.found import Found
 from magis.runtime.auto_limit import is_auto, kept_bytes, room_now
 from magis.runtime.batch import Arguments
 from magis.runtime.compiled import CompiledPlan
+from magis.runtime.gradients import added_to
 from magis.runtime.host_pool import HostPool
 from magis.runtime.in_step import InStepOptimizer, written_states
 from magis.runtime.lower_bound import check_lower_bound
@@ -38,12 +39,13 @@ from magis.runtime.planner import (
 )
 from magis.runtime.replay_check import Capturer, ReplayCheck, Verify
 from magis.runtime.replicas import Replicas
+from magis.runtime.scaling import ACCUMULATE
 from magis.runtime.step_times import StepTimer
 from magis.runtime.validation import Contest
 from magis.runtime.variants import GuardProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 logger = logging.getLogger("magis")
 
@@ -53,6 +55,10 @@ _OTHER_FRONTIER = (
     "the frontier is not one of this step on this batch (another shape, another number of threads, "
     "other code): a plan is searched for"
 )
+
+# Which of a step's two plans a message is about.
+_FIRST = "the plan for the first call"
+_ADDING = "the plan for calls that add into gradients"
 
 
 @dataclass
@@ -82,6 +88,7 @@ class Workshop:
         host: HostPool,
         optimizer: InStepOptimizer | None = None,
         replicas: Replicas | None = None,
+        meta: Mapping[str, str] | None = None,
     ) -> None:
         self.model = model
         self.loss_fn = loss_fn
@@ -90,7 +97,9 @@ class Workshop:
         self.host = host
         self.optimizer = optimizer
         self.replicas = replicas
-        self._capturer = Capturer(model, loss_fn, device, settings.profile, optimizer)
+        meta = meta or {}
+        self.accumulates = ACCUMULATE in meta  # calls that add into gradients are planned at once
+        self._capturer = Capturer(model, loss_fn, device, settings.profile, optimizer, meta)
         self._check = ReplayCheck(
             self._capturer, host, verify=verify, tolerance=tolerance, exact=settings.exact
         )
@@ -141,6 +150,11 @@ class Workshop:
         if settings.frontier is not None and settings.has_plans_for(graph):
             eager_peak, seconds = None, settings.frontier.figures.baseline_seconds
         bound = bound_for(settings.limit, baseline, eager_peak, seconds)
+        which = _FIRST if self.accumulates else ""
+        added = added_to(captured, graph, view.parameters) if self.accumulates else []
+        if added and bound.memory_bytes is not None:  # one limit for all calls
+            adding = graph.accumulate_gradients(added)
+            bound = bound_for_accumulation(settings, bound, adding)
         if first and bound.memory_bytes is not None:
             check_lower_bound(
                 graph,
@@ -169,7 +183,9 @@ class Workshop:
             )
         # All processes make their first plan together; later ones each for itself.
         replicas = self.replicas if first else None
-        result, base = self._search(graph, settings, bound, replicas, contest=contest)
+        result, base = self._search(
+            *(graph, settings, bound, replicas), contest=contest, which=which
+        )
         step = step_of(base)
         try:
             replayed = self._check(step, graph, arguments, view, eager)
@@ -177,16 +193,16 @@ class Workshop:
             if not settings.exact or not result.plan.graph.altered:
                 raise
             logger.info("regions or rewrites do not replay bit for bit here: planning without them")
-            result, base = self._search(graph, settings, bound, alter=False)
+            result, base = self._search(graph, settings, bound, alter=False, which=which)
             step, contest = step_of(base), None
             replayed = self._check(step, graph, arguments, view, eager)
         # The user's own line is four calls up, one more where a call of the step plans anew.
-        tell_not_met(result, settings, bound, stacklevel=4 if first else 5)
+        tell_not_met(result, settings, bound, 4 if first else 5, which)
         if first and settings.batch_parts:
             self._tell_what_stays_whole(graph)
         if first:
             before = measured or result.baseline_peak_bytes
-            tell_nothing_gained(result, settings, before, stacklevel=4)
+            tell_nothing_gained(result, settings, before, 4, which)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # eager's run has left blocks behind that the plan never needs
         report = self._report(result, settings, bound, replayed, measured, contest)
@@ -225,6 +241,7 @@ class Workshop:
         *,
         alter: bool = True,
         contest: Contest | None = None,
+        which: str = "",
     ) -> tuple[Found, CompiledPlan]:
         """What was found, ready to run. A plan for which the host has no room is kept for the next
         call like this one, which then only asks for the room again.
@@ -240,6 +257,7 @@ class Workshop:
                     measured_on=self.device,
                     alter=alter,
                     replicas=replicas,
+                    which=which,
                 )
         try:
             plan = CompiledPlan(
@@ -272,8 +290,8 @@ class Workshop:
         adding = graph.accumulate_gradients(ordered)
         settings = self._settings_for(adding, self._room())
         bound = bound_for_accumulation(settings, bound, adding)
-        result, plan = self._search(adding, settings, bound)
-        tell_not_met(result, settings, bound, stacklevel=6)
+        result, plan = self._search(adding, settings, bound, which=_ADDING)
+        tell_not_met(result, settings, bound, 6, _ADDING)
         replayed = planned.report.replayed
         planned.reports[plan] = self._report(result, settings, bound, replayed, None)
         return plan
