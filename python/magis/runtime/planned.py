@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from magis import _torch_internals as internals
 from magis.capture.batch import OutputLeaf, OutputScalar
 from magis.capture.scalars import evaluate
 from magis.report.text import bytes_text

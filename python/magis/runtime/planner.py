@@ -329,7 +329,8 @@ def tell_nothing_gained(
         reason = _why(result)
     warnings.warn(
         f"magis gained nothing{which and f' by {which}'}: the step's peak is "
-        f"{bytes_text(result.peak_bytes)}, before {bytes_text(baseline_peak_bytes)} (limit: {settings.limit}; {reason})",
+        f"{bytes_text(result.peak_bytes)}, before {bytes_text(baseline_peak_bytes)} "
+        f"(limit: {settings.limit}; {reason})",
         stacklevel=stacklevel + 1,
     )
 

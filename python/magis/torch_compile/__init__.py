@@ -2,6 +2,6 @@
 together and run as two functions.
 """
 
-from magis.torch_compile.backend import backend
+from magis.torch_compile.entry_point import backend
 
 __all__ = ["backend"]

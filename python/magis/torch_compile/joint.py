@@ -80,6 +80,7 @@ def joint_graph(
     returned = [results[i] for i in forward]
     gradients = [i for i, node in enumerate(results[forward_count:]) if _is_tensor(node)]
     incoming = _cut_in(graph, tangents, returned)
+    _drop_as_eager(graph)
     _draw_in_memory_order(graph)
     labels: list[tuple[OutputKind, str]] = [("aux", f"[{i}]") for i in forward]
     labels += [("aux", f"gradient of [{i}]") for i in range(len(incoming))]
@@ -142,9 +143,42 @@ def _cut_in(
     return incoming
 
 
+_SIXTEEN_BITS = (torch.float16, torch.bfloat16)
+
+
+def _drop_as_eager(graph: torch.fx.Graph) -> None:
+    """Dropout in 16 bits on a CPU, which eager mode spells out: its mask holds the scale, rounded.
+    What stands for it here scales apart, with other last bits.
+    """
+    masks: set[torch.fx.Node] = set()
+    for node in list(graph.nodes):
+        if node.target is _aten.native_dropout.default and _is_short(node.args[0]):
+            x, p, train = node.args
+            if not train or not 0 < p < 1:
+                continue
+            with graph.inserting_before(node):
+                drawn = graph.call_function(_aten.empty_like.default, (x,))
+                drawn.meta["val"] = x.meta["val"]
+                drawn = graph.call_function(_aten.bernoulli.p, (drawn, 1 - p))
+                mask = graph.call_function(_aten.div.Scalar, (drawn, 1 - p))
+                kept = graph.call_function(_aten.mul.Tensor, (x, mask))
+            for item in list(node.users):
+                item.replace_all_uses_with((kept, mask)[item.args[1]])
+                graph.erase_node(item)
+            graph.erase_node(node)
+            masks.add(mask)
+        elif node.target is _aten.native_dropout_backward.default and node.args[1] in masks:
+            node.target, node.args = _aten.mul.Tensor, node.args[:2]
+
+
+def _is_short(operand: torch.fx.Node) -> bool:
+    value = operand.meta["val"]
+    return value.dtype in _SIXTEEN_BITS and value.device.type == "cpu"
+
+
 def _draw_in_memory_order(graph: torch.fx.Graph) -> None:
-    """What dropout draws: it fills fresh memory in its own order, where the functional operator that
-    stands for it here goes by dimensions.
+    """What dropout draws: it fills fresh memory in its own order, where the functional operator
+    that stands for it here goes by dimensions.
     """
     for node in graph.nodes:
         if node.target is not _aten.bernoulli.p or node.args[0].target not in _EMPTY:
@@ -158,7 +192,7 @@ def _draw_in_memory_order(graph: torch.fx.Graph) -> None:
         node.kwargs = kwargs
 
 
-class _TrueFakes(torch.fx.Interpreter):
+class _TrueFakes(torch.fx.Interpreter):  # type: ignore[misc]  # PyTorch has no types
     """Gives each node a fake as magis's own captures have them."""
 
     def __init__(
@@ -183,6 +217,7 @@ class _TrueFakes(torch.fx.Interpreter):
 
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_TABLES_OF_MODULES = ("_modules", "_parameters", "_buffers")
 _PART_OF_PATH = re.compile(r"\['([^']+)'\]|\.(\w+)")
 
 
@@ -198,10 +233,11 @@ def _stamp(graph: torch.fx.Graph) -> None:
 
 
 def module_path(spelled: str) -> str:
-    """ "encoder.0" of dynamo's `L['self']._modules['encoder'].0`."""
+    """ "encoder.0" of dynamo's `L['self']._modules['encoder']._modules['0']`."""
     parts = [quoted or plain for quoted, plain in _PART_OF_PATH.findall(spelled)]
-    own = ("_modules", "_parameters", "_buffers", "self", "model", "fn")
-    return ".".join(part for i, part in enumerate(parts) if part not in own[:3] and (i or part not in own))
+    if parts[:1] == ["self"]:
+        del parts[0]
+    return ".".join(part for part in parts if part not in _TABLES_OF_MODULES)
 
 
 def _source_in(trace: str) -> str:

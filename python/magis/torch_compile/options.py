@@ -75,6 +75,8 @@ class Options:
             rewrite=self.rewrite,
             host_memory=0,  # two forward passes may come before the first backward pass
             strategy=self.strategy,
-            refinement=None if self.measure is None else refinement_on(place, profile, self.measure),
+            refinement=None
+            if self.measure is None
+            else refinement_on(place, profile, self.measure),
             store=PlanStore() if self.reuse_plans else None,
         )

@@ -11,7 +11,7 @@ import torch
 from magis import _torch_dynamo as dynamo
 from magis.errors import MagisError
 from magis.runtime.call import plain_modes
-from magis.torch_compile.halves import Half, Halves
+from magis.torch_compile.halves import Halves
 from magis.torch_compile.joint import Joint
 
 
@@ -72,9 +72,7 @@ class Shells:
         graph = torch.fx.Graph()
         values = dict(zip(self._halves.inputs, self._primals, strict=True))
         kept = [
-            _placeholder(
-                graph, f"kept_{i}", values[name].meta["val"] if name in values else None
-            )
+            _placeholder(graph, f"kept_{i}", values[name].meta["val"] if name in values else None)
             for i, name in enumerate(self._halves.saved)
         ]
         tangents = [_placeholder(graph, node.name, node.meta["val"]) for node in self._tangents]

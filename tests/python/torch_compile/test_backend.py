@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import Any
 
 import pytest
@@ -48,6 +47,31 @@ def token_batch(size: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randint(0, 11, (size, 5)), torch.randint(0, 11, (size,))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_dropout_in_sixteen_bits(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 4)).to(dtype)
+    assert_as_eager(squares, model, (torch.randn(16, 8, dtype=dtype),), rewrite=False, exact=True)
+
+
+def test_masks_that_the_code_draws_itself() -> None:
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        hidden = model(x).t()  # not contiguous
+        return (hidden * torch.empty_like(hidden).bernoulli_(0.5)).square().sum()
+
+    torch.manual_seed(0)
+    batch = (torch.randn(16, 8),)
+    assert_as_eager(loss, nn.Linear(8, 4), batch, rewrite=False, exact=True)
+
+
+def test_autocast() -> None:
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(x).float().square().mean()
+
+    assert_as_eager(loss, layers(2), (torch.randn(16, 64),), rewrite=False, exact=True)
+
+
 def layers(depth: int = 6) -> nn.Module:
     torch.manual_seed(0)
     blocks = [nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(depth)]
@@ -64,13 +88,20 @@ def test_every_kind_of_state_bit_by_bit() -> None:
     assert_as_eager(cross_entropy, Network(), *batches, rewrite=False, exact=True)
 
 
-@pytest.mark.parametrize("name", ["bert", "resnet50", "unet"])
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("resnet50", "unet", "gpt-neo")]
+
+
+@pytest.mark.parametrize("name", ["bert", *LONG])
 def test_models_of_the_zoo_bit_by_bit(name: str) -> None:
     model, loss_fn, batch = zoo.build(name, size="tiny")
     names = list(batch) if isinstance(batch, dict) else None
 
     def loss(model: nn.Module, *items: Any) -> torch.Tensor:
-        found = loss_fn(model, *items) if names is None else loss_fn(model, **dict(zip(names, items, strict=True)))
+        found = (
+            loss_fn(model, *items)
+            if names is None
+            else loss_fn(model, **dict(zip(names, items, strict=True)))
+        )
         return found[0] if isinstance(found, tuple) else found
 
     items = tuple(batch.values()) if isinstance(batch, dict) else tuple(batch)
@@ -118,7 +149,7 @@ def test_gradients_that_the_caller_owns_stay_as_they_are() -> None:
 
 
 def test_the_graph_may_be_used_twice() -> None:
-    model, x = layers(), torch.randn(64, 64)
+    model, x = layers(), torch.randn(512, 64)
     ours = compiled(model, memory_limit="60%", time_budget=0.5)
     loss = ours(x).square().sum()
     loss.backward(retain_graph=True)
@@ -132,7 +163,7 @@ def test_the_graph_may_be_used_twice() -> None:
 
 def test_two_forward_passes_before_the_first_backward_pass() -> None:
     model, theirs = layers(), layers()
-    xs = [torch.randn(64, 64) for _ in range(2)]
+    xs = [torch.randn(512, 64) for _ in range(2)]
     ours = compiled(model, memory_limit="60%", time_budget=0.5)
     outputs = [ours(x) for x in xs]
     expected = [theirs(x) for x in xs]
@@ -140,7 +171,7 @@ def test_two_forward_passes_before_the_first_backward_pass() -> None:
         output.square().sum().backward()
         other.square().sum().backward()
     for name, value in left_by(theirs).items():
-        torch.testing.assert_close(left_by(model)[name], value, rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(left_by(model)[name], value, rtol=1e-4, atol=1e-3)
 
 
 def test_other_shapes_are_compiled_anew() -> None:
@@ -157,7 +188,11 @@ def test_numbers_that_vary_are_compiled_anew() -> None:
     def loss(model: nn.Module, x: torch.Tensor, count: int, factor: float) -> torch.Tensor:
         return (model(x).view(count, -1) * factor).square().sum()
 
-    batches = [(torch.randn(8, 64), 2, 0.5), (torch.randn(8, 64), 4, 0.25), (torch.randn(8, 64), 8, 3.5)]
+    batches = [
+        (torch.randn(8, 64), 2, 0.5),
+        (torch.randn(8, 64), 4, 0.25),
+        (torch.randn(8, 64), 8, 3.5),
+    ]
     assert_as_eager(loss, layers(1), *batches, rewrite=False, exact=True)
 
 
@@ -202,7 +237,7 @@ def test_what_is_not_understood_is_named() -> None:
         ({"memory_limits": 1}, r"did you mean memory_limit\?"),
         ({"optimizer": None}, r"needs magis\.optimize"),
         ({"memory_limit": "lots"}, r"memory limit 'lots' is not understood"),
-        ({"memory_limit": 1000}, r"lies below the certified lower bound"),
+        ({"memory_limit": 1000, "strict": True}, r"the limit was not met by the plan for a comp"),
         ({"time_budget": -1}, r"time_budget=-1"),
     ]:
         torch._dynamo.reset()
@@ -213,13 +248,9 @@ def test_what_is_not_understood_is_named() -> None:
         torch.compile(layers(1), backend=magis.backend, mode="max-autotune")(x)
 
 
-def test_a_limit_that_cannot_be_kept_is_said() -> None:
-    model, x = layers(), torch.randn(256, 64)
-    ours = compiled(model, memory_limit="38%", time_budget=0.05)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        ours(x)
-    strict = compiled(model, memory_limit="38%", time_budget=0.05, strict=True)
-    if any("the limit was not met" in str(w.message) for w in caught):
-        with pytest.raises(Exception, match="the limit was not met"):
-            strict(x)
+def test_a_limit_that_a_graph_cannot_keep_is_said() -> None:
+    ours = compiled(layers(1), memory_limit=1000)
+    with pytest.warns(
+        UserWarning, match=r"not met by the plan for a compiled graph of \d+ operators"
+    ):
+        ours(torch.randn(2, 64))

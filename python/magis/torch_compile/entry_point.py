@@ -33,15 +33,16 @@ def backend(
     strategy, seed, threads, progress and reuse_plans mean what they mean for magis.optimize;
     on_plan is called with the report on each plan.
 
-    Raises LimitError, LimitNotMetError, CaptureError and MagisError, which torch.compile wraps into
-    its BackendCompilerFailed.
+    Raises LimitError, CaptureError, MagisError and, with `strict`, LimitNotMetError, which
+    torch.compile wraps into its BackendCompilerFailed. Without `strict` a graph that cannot keep
+    the limit gets the best plan there is, and a warning.
     """
     from magis import _torch_dynamo as dynamo  # takes seconds to import
 
     if mode is not None:
         raise MagisError(
-            f"mode={mode!r} says nothing to the backend magis: leave it out, and say what is wanted "
-            'in options={"memory_limit": ...}'
+            f"mode={mode!r} says nothing to the backend magis: leave it out, and say what is "
+            'wanted in options={"memory_limit": ...}'
         )
     static, examples, kept = with_static_shapes(module, example_inputs)
     planner = Planner(Options.of(options), input_names(static))
@@ -60,3 +61,6 @@ def backend(
         return compiled(*(args[position] for position in kept))
 
     return without_numbers
+
+
+backend.__name__ = "magis"  # what torch.compile's errors call it
