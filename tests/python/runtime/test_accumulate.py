@@ -87,6 +87,23 @@ def test_both_plans_are_made_at_once_and_keep_the_limit() -> None:
     assert step.plan.graph.text().count("\ngrad %") == 12  # the second call adds
 
 
+def test_a_share_refers_to_the_calls_that_take_most() -> None:
+    torch.manual_seed(0)
+    model: nn.Module = nn.Sequential(*(nn.Linear(64, 64) for _ in range(6)))
+    x = torch.randn(256, 64)
+
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return F.mse_loss(model(x), x)
+
+    step = magis.optimize(model, loss, (x,), memory_limit="70%", accumulate=2, time_budget=0.5)
+    adding = step.report
+    step(x)
+    first = step.report
+    assert first.limit_bytes == adding.limit_bytes
+    assert first.limit_bytes > 0.7 * first.baseline_peak_bytes
+    assert adding.limit_bytes == int(0.7 * adding.baseline_peak_bytes)
+
+
 def test_arguments_that_make_no_sense() -> None:
     model, batch = network(), (torch.randn(4, 8),)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -103,6 +103,16 @@ def test_strict_raises_instead(monkeypatch):
         plan(Network(), cross_entropy, token_batch(64), memory_limit=0.9, strict=True)
 
 
+def test_of_two_plans_the_one_is_named_that_the_message_is_about(monkeypatch):
+    never_met(monkeypatch)
+    with pytest.warns(UserWarning, match="the limit was not met") as seen:
+        plan(Network(), cross_entropy, token_batch(64), memory_limit=0.9, accumulate=2)
+    words = [str(w.message) for w in seen if "not met" in str(w.message)]
+    assert len(words) == 2
+    assert words[0].startswith("the limit was not met by the plan for the first call (")
+    assert words[1].startswith("the limit was not met by the plan for calls that add into")
+
+
 def test_nothing_gained_is_said_loudly_where_the_user_called():
     with pytest.warns(
         UserWarning, match="magis gained nothing.*the limit holds without any change"
