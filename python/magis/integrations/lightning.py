@@ -22,9 +22,16 @@ import torch
 from lightning.pytorch import LightningModule
 
 from magis.errors import MagisError
+from magis.integrations.options import check_options
 
 if TYPE_CHECKING:
     from magis import Step
+
+_OF_THE_TRAINER = {
+    "clip_grad_norm": "Trainer(gradient_clip_val=...)",
+    "accumulate": "Trainer(accumulate_grad_batches=...)",
+    "grad_scale": 'Trainer(precision="bf16-mixed"), which needs no scaling,',
+}
 
 
 class PlannedModule(LightningModule):
@@ -38,7 +45,7 @@ class PlannedModule(LightningModule):
     """
 
     magis_options: ClassVar[Mapping[str, Any]] = {}
-    """Keyword arguments for magis.optimize."""
+    """Keyword arguments for magis.optimize: not those that say what the trainer does itself."""
 
     _magis_step: Step | None = None
 
@@ -66,6 +73,7 @@ class PlannedModule(LightningModule):
         import magis
 
         trainer = self.trainer
+        check_options(self.magis_options, "magis_options", _OF_THE_TRAINER)
         if trainer.world_size > 1:
             raise MagisError("a planned step cannot be trained by several processes of Lightning")
         if getattr(trainer.precision_plugin, "scaler", None) is not None:

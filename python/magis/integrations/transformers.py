@@ -18,6 +18,7 @@ from torch import nn
 from transformers import Trainer
 
 from magis.errors import MagisError
+from magis.integrations.options import check_options
 
 if TYPE_CHECKING:
     from magis import Step
@@ -31,7 +32,7 @@ class PlannedSteps:
     the first training step, and again for batches of another shape: pad to few lengths.
 
     magis: keyword arguments for magis.optimize. Raises MagisError for what a planned step cannot
-    do: several processes or GPUs, fp16 loss scaling, torch_compile.
+    do: several processes or GPUs, fp16 loss scaling, torch_compile, an optimizer inside the step.
     """
 
     def __init__(self, *args: Any, magis: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
@@ -39,8 +40,7 @@ class PlannedSteps:
         self._magis_options = dict(magis or {})
         self._magis_step: Step | None = None
         self._magis_model: nn.Module | None = None  # that it is of
-        if "optimizer" in self._magis_options:
-            raise MagisError("the Trainer owns the optimizer: leave it out of magis={...}")
+        check_options(self._magis_options, "magis={...}", _OF_THE_TRAINER)
 
     @property
     def magis_step(self) -> Step | None:
@@ -98,6 +98,12 @@ class PlannedSteps:
 class MagisTrainer(PlannedSteps, Trainer):  # type: ignore[misc]  # Trainer has no types
     """transformers.Trainer with planned steps."""
 
+
+_OF_THE_TRAINER = {
+    "clip_grad_norm": "TrainingArguments(max_grad_norm=...)",
+    "accumulate": "TrainingArguments(gradient_accumulation_steps=...)",
+    "grad_scale": "TrainingArguments(bf16=True), which needs no scaling,",
+}
 
 # Beside the batch's own names.
 _ITEMS = "magis_items_in_batch"

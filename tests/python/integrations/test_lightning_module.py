@@ -119,6 +119,16 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MagisError, match="in manual optimization"):
         trained(Manual(), tmp_path, 1)
 
+    for name, words in [
+        ("optimizer", r"steps the optimizer itself.*leave optimizer out of magis_options"),
+        ("clip_grad_norm", "gradient_clip_val"),
+        ("accumulate", "accumulate_grad_batches"),
+        ("grad_scale", "bf16-mixed"),
+    ]:
+        wrong = type("Wrong", (Planned,), {"magis_options": {name: 2}})
+        with pytest.raises(MagisError, match=words):
+            trained(wrong(), tmp_path, 1)
+
     class Without(PlannedModule):
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), 0.1)

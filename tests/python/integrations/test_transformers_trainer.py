@@ -110,8 +110,14 @@ def test_the_promise_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MagisError, match="the Trainer owns the optimizer"):
-        trainer(MagisTrainer, tmp_path, {"optimizer": None})
+    for name, words in [
+        ("optimizer", r"steps the optimizer itself.* optimizer=optimizer\)"),
+        ("clip_grad_norm", "max_grad_norm"),
+        ("accumulate", "gradient_accumulation_steps"),
+        ("grad_scale", "bf16=True"),
+    ]:
+        with pytest.raises(MagisError, match=words):
+            trainer(MagisTrainer, tmp_path, {name: 2})
     compiled = trainer(MagisTrainer, tmp_path)
     compiled.args.torch_compile = True
     with pytest.raises(MagisError, match="torch_compile=True"):
