@@ -6,6 +6,7 @@ tests/python/torch_compile/test_torch_dynamo.py.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,6 +15,9 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 
 from magis import _torch_internals as internals
+
+# What is compiled holds options, and plans through them, until after the core is gone.
+atexit.register(torch.compiler.reset)
 
 Partition = Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]]
 Boxed = Callable[[list[Any]], list[Any]]

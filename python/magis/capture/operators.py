@@ -10,10 +10,13 @@ magis::begin_average(gradient), magis::end_average(begun, later)
     in `later` have begun before it; `_` forms do it in place. Outside of `averaged_by` there is one
     process, and they change nothing.
 
-magis_compile::outside(Tensor[] returned) -> Tensor[]
+magis_compile::outside(Tensor[] returned, Tensor[] overwritten) -> Tensor[]
     All that happens between the forward half of a compiled graph, which returns tensors to its
     caller, and the backward half, which gets their gradients from autograd. It never runs: a plan's
     code is cut there.
+
+magis_compile::overwrite_(Tensor(a!)[] inputs) -> ()
+    That these inputs hold something else from here on. It never runs, either.
 """
 
 from __future__ import annotations
@@ -141,7 +144,11 @@ begin_average: OpOverload = torch.ops.magis.begin_average.default
 end_average: OpOverload = torch.ops.magis.end_average.default
 
 _compile = torch.library.Library("magis_compile", "FRAGMENT")
-_compile.define("outside(Tensor[] returned) -> Tensor[]")
+_compile.define("outside(Tensor[] returned, Tensor[] overwritten) -> Tensor[]")
+_compile.define("overwrite_(Tensor(a!)[] inputs) -> ()")
+torch.library.register_fake("magis_compile::overwrite_", lambda inputs: None, lib=_compile)
 
 outside: OpOverload = torch.ops.magis_compile.outside.default
+overwrite: OpOverload = torch.ops.magis_compile.overwrite_.default
 OUTSIDE = "magis_compile.outside"
+OVERWRITE = "magis_compile.overwrite_"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from magis.capture.operators import OUTSIDE
+from magis.capture.operators import OUTSIDE, OVERWRITE
 from magis.errors import MagisError
 from magis.runtime.compiled import load_constant
 
@@ -73,7 +73,8 @@ def cut(plan: _core.Plan, device: torch.device, heading: str = "") -> Halves:
     entries = dict(zip(names, plan.graph.inputs, strict=True))
     constants = {n: load_constant(e, device) for n, e in entries.items() if e.kind == "const"}
     inputs = [name for name in names if name not in constants]
-    first, second = body[:middle], body[middle + 1 : -1]
+    first = [node for node in body[:middle] if not _overwrites(node)]
+    second = body[middle + 1 : -1]
     incoming = [name.id for name in tangents if isinstance(name, ast.Name)]
     before = _Names()
     before.bound.update(dict.fromkeys(inputs))
@@ -126,6 +127,16 @@ def _without_unpacking(body: list[ast.stmt]) -> tuple[list[str], list[ast.stmt]]
         return [], body
     assert isinstance(first, ast.Assign)
     return [name.id for name in _elements(first.targets[0]) if isinstance(name, ast.Name)], body[1:]
+
+
+def _overwrites(node: ast.stmt) -> bool:
+    """Whether it only says that inputs are overwritten between the halves."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id.startswith(OVERWRITE.replace(".", "_"))
+    )
 
 
 def _elements(target: ast.expr) -> list[ast.expr]:

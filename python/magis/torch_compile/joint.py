@@ -79,7 +79,8 @@ def joint_graph(
     forward = [i for i, node in enumerate(results[:forward_count]) if _is_tensor(node)]
     returned = [results[i] for i in forward]
     gradients = [i for i, node in enumerate(results[forward_count:]) if _is_tensor(node)]
-    incoming = _cut_in(graph, tangents, returned)
+    overwritten = _overwritten(module, placeholders)
+    incoming = _cut_in(graph, tangents, returned, overwritten)
     _drop_as_eager(graph)
     _draw_in_memory_order(graph)
     labels: list[tuple[OutputKind, str]] = [("aux", f"[{i}]") for i in forward]
@@ -121,18 +122,25 @@ def _is_tensor(result: Any) -> bool:
 
 
 def _cut_in(
-    graph: torch.fx.Graph, tangents: Sequence[torch.fx.Node], returned: Sequence[torch.fx.Node]
+    graph: torch.fx.Graph,
+    tangents: Sequence[torch.fx.Node],
+    returned: Sequence[torch.fx.Node],
+    overwritten: Sequence[torch.fx.Node],
 ) -> list[torch.fx.Node]:
     """Puts the operator that stands for all between the halves before the first reader of
-    `tangents`, whose places its results take.
+    `tangents`, whose places its results take. What reads `overwritten` inputs runs before it.
     """
     if not tangents:
         return []
+    for primal in overwritten:
+        _keep_if_small(graph, primal)
     readers = {user for tangent in tangents for user in tangent.users}
     place = next((node for node in graph.nodes if node in readers), None)
     incoming = []
     with contextlib.nullcontext() if place is None else graph.inserting_before(place):
-        outside = graph.call_function(operators.outside, (list(returned),))
+        if overwritten:
+            graph.call_function(operators.overwrite, (list(overwritten),))
+        outside = graph.call_function(operators.outside, (list(returned), list(overwritten)))
         outside.meta["val"] = [tangent.meta["val"] for tangent in tangents]
         for position, tangent in enumerate(tangents):
             item = graph.call_function(operator.getitem, (outside, position))
@@ -141,6 +149,42 @@ def _cut_in(
     for tangent in tangents:
         graph.erase_node(tangent)
     return incoming
+
+
+def _overwritten(
+    module: torch.fx.GraphModule, placeholders: Sequence[torch.fx.Node]
+) -> list[torch.fx.Node]:
+    """Inputs that hold their new values once the forward half is through."""
+    output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
+    written = [
+        description.mutated_input
+        for description in output.meta.get("desc") or []
+        if hasattr(description, "mutated_input")
+    ]
+    return [node for node in placeholders if node.meta.get("desc") in written]
+
+
+# What reads an input that is overwritten cannot run again in the backward half, unless it reads a
+# copy: worth it where this is so much smaller than what else is read.
+_SMALL = 1 / 32
+
+
+def _keep_if_small(graph: torch.fx.Graph, primal: torch.fx.Node) -> None:
+    readers = list(primal.users)
+    operands = [node for reader in readers for node in reader.all_input_nodes if _is_tensor(node)]
+    largest = max((_bytes(node) for node in operands), default=0)
+    if _bytes(primal) > _SMALL * largest:
+        return
+    first = next(node for node in graph.nodes if node in readers)
+    with graph.inserting_before(first):
+        copy = graph.call_function(_aten.clone.default, (primal,))
+    for reader in readers:
+        reader.replace_input_with(primal, copy)
+
+
+def _bytes(node: torch.fx.Node) -> int:
+    value = node.meta["val"]
+    return int(value.numel()) * int(value.itemsize)
 
 
 _SIXTEEN_BITS = (torch.float16, torch.bfloat16)

@@ -254,3 +254,34 @@ def test_a_limit_that_a_graph_cannot_keep_is_said() -> None:
         UserWarning, match=r"not met by the plan for a compiled graph of \d+ operators"
     ):
         ours(torch.randn(2, 64))
+
+
+class Averaging(nn.Module):
+    """What reads the average before it is updated is cheap to compute again, and large to keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(4))
+        self.average: torch.Tensor
+        self.register_buffer("average", torch.rand(512, 64) + 0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scales = [self.average * (i + 2) for i in range(len(self.layers))]
+        self.average.mul_(0.9).add_(x.detach() * 0.1)
+        for layer, scale in zip(self.layers, scales, strict=True):
+            x = layer(x) * scale
+        return x
+
+
+def test_what_reads_a_buffer_before_it_is_written_stays_in_the_forward_half() -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(512, 64),) for _ in range(2)]
+    reports: list[Report] = []
+    assert_as_eager(
+        *(squares, Averaging(), *batches),
+        tolerance=1e-5,
+        memory_limit="1%",
+        time_budget=1.0,
+        on_plan=reports.append,
+    )
+    assert reports[0].recomputed

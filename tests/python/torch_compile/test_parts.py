@@ -24,7 +24,7 @@ const %lit "AAAAQA==" : f32[]
 %relu = aten.relu(%mm) : f32[4,4]
 %exp = aten.exp(%relu) : f32[4,4]
 %sum = aten.sum(%exp) : f32[]
-%grad = magis_compile.outside([%sum]) : f32[] backward
+%grad = magis_compile.outside([%sum], []) : f32[] backward
 %mul = aten.mul.Tensor(%exp, %grad) : f32[4,4] backward
 %twice = aten.mul.Tensor(%mul, %lit) : f32[4,4] backward
 %dr = aten.threshold_backward(%twice, %relu, 0) : f32[4,4] backward
