@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from magis import _torch_internals as internals
+from magis._torch_internals import OpOverload
 from magis.capture import operators
 from magis.capture.canonical import CanonicalPass, remove_dead_code
 from magis.capture.fakes import make_fake_mode
@@ -27,6 +28,7 @@ from magis.capture.names import assign_names
 from magis.capture.sites import CHECKS, NOWHERE, STAMP, is_user_file, short_path
 from magis.capture.text import graph_text
 from magis.capture.trace import StepInput, TracedGraph
+from magis.errors import CaptureError
 
 _aten = torch.ops.aten
 
@@ -114,7 +116,16 @@ def _copied(module: torch.fx.GraphModule) -> tuple[torch.fx.Graph, list[Any]]:
     for node in graph.nodes:
         if node.target in CHECKS:
             graph.erase_node(node)
+        elif node.op == "call_function" and not _is_planned(node.target):
+            raise CaptureError(
+                f"the graph runs {node.target}, which is not an operator with a schema: keep it out "
+                "with torch.compiler.disable, or leave this function to another backend"
+            )
     return graph, list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _is_planned(target: Any) -> bool:
+    return isinstance(target, OpOverload) or target is operator.getitem
 
 
 def _is_tensor(result: Any) -> bool:
