@@ -31,6 +31,7 @@ from magis.cli.workload import workload_of
 from magis.report.promised_times import PromisedTimes
 from magis.report.text import bytes_text, change_text, percent_text, plural, seconds_text
 from magis.runtime.offload import choose_directory
+from magis.runtime.plan_file import COMPILED
 
 if TYPE_CHECKING:
     import torch
@@ -158,6 +159,11 @@ def _check_device(plan: _core.Plan) -> None:
     import torch
 
     device = plan.graph.device
+    if COMPILED in plan.graph.meta:
+        raise UsageError(
+            "the plan is for a graph of torch.compile, not for a whole step: it runs where it was "
+            'compiled, under torch.compile(..., backend="magis")'
+        )
     if device.partition(":")[0] not in ("cpu", "cuda"):
         raise UsageError(
             f'the plan is for the device "{device}"; magis runs plans for cpu and cuda'

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # In the header of a captured graph: how many outputs it has.
 OUTPUT_COUNT = "outputs"
+# In the header of a graph that torch.compile found.
+COMPILED = "compiled"
 FORMAT = 1
 
 # Of a captured graph's text that is unpacked; more is no graph of ours.

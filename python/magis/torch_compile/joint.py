@@ -118,8 +118,8 @@ def _copied(module: torch.fx.GraphModule) -> tuple[torch.fx.Graph, list[Any]]:
             graph.erase_node(node)
         elif node.op == "call_function" and not _is_planned(node.target):
             raise CaptureError(
-                f"the graph runs {node.target}, which is not an operator with a schema: keep it out "
-                "with torch.compiler.disable, or leave this function to another backend"
+                f"the graph runs {node.target}, which is not an operator with a schema: keep it "
+                "out with torch.compiler.disable, or leave this function to another backend"
             )
     return graph, list(results) if isinstance(results, (list, tuple)) else [results]
 

@@ -18,6 +18,7 @@ from magis.report import Report
 from magis.runtime.auto_limit import is_auto, kept_bytes, room_now
 from magis.runtime.call import plain_modes
 from magis.runtime.compiled import CompiledPlan
+from magis.runtime.plan_file import COMPILED
 from magis.runtime.planner import (
     Bound,
     baseline_of,
@@ -109,7 +110,7 @@ class Planner:
         names = self._names
         if len(names) != count:  # inputs that share memory came apart, or together
             names = [InputName("batch", f"[{i}]") for i in range(count)]
-        return joint_graph(module, names, forward_count, device, {"compiled": "torch.compile"})
+        return joint_graph(module, names, forward_count, device, {COMPILED: "torch.compile"})
 
     def _planned(self, text: str, device: torch.device) -> Found:
         if device.type == "cpu":

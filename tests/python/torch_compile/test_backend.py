@@ -231,6 +231,39 @@ def test_evaluation_mode_has_a_plan_of_its_own() -> None:
     assert torch.equal(ours(tokens), model(tokens))
 
 
+@pytest.mark.parametrize(
+    "more", [{"measure": 0.5}, {"strategy": "paper"}, {"latency_limit": 1.2, "memory_limit": None}]
+)
+def test_other_ways_to_plan(more: dict[str, Any]) -> None:
+    reports: list[Report] = []
+    options = {"memory_limit": "60%", "time_budget": 0.5, "on_plan": reports.append, **more}
+    batch = (torch.randn(256, 64, dtype=torch.float64),)
+    assert_as_eager(squares, layers(4).double(), batch, tolerance=1e-9, **options)
+    assert reports[0].met
+    assert reports[0].promised_peak_bytes < reports[0].baseline_peak_bytes
+
+
+def test_dynamic_shapes_are_those_of_the_example() -> None:
+    reports: list[Report] = []
+    torch._dynamo.reset()
+    options = {"time_budget": 0.05, "on_plan": reports.append, "reuse_plans": False}
+    model = layers(1)
+    ours = torch.compile(model, backend=magis.backend, dynamic=True, options=options)
+    for length in (4, 6, 4):
+        x = torch.randn(length, 64)
+        assert torch.equal(ours(x), model(x))
+    assert len(reports) == 2
+
+
+def test_a_plan_is_kept_for_the_next_start() -> None:
+    reports: list[Report] = []
+    for _ in range(2):
+        ours = compiled(squares, reports, memory_limit="60%", time_budget=0.5, reuse_plans=True)
+        step(ours, layers(), torch.randn(512, 64))
+    assert [report.stop_reason == "kept" for report in reports] == [False, True]
+    assert reports[0].promised_peak_bytes == reports[1].promised_peak_bytes
+
+
 def test_what_is_not_understood_is_named() -> None:
     x = torch.randn(2, 64)
     for options, words in [

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from compile_support import compiled
 
 import magis
 from magis import _core
+from magis.cli import main
+from magis.report import Report
+from magis.runtime.plan_file import write_plan
 from magis.torch_compile.halves import cut
 from magis.torch_compile.joint import module_path
 
@@ -65,6 +69,16 @@ def test_no_order_puts_the_backward_half_before_the_cut() -> None:
     middle = names.index("grad")
     assert {"mm", "relu", "exp", "sum"} <= set(names[:middle])
     assert {"mul", "twice", "dr", "dw"} <= set(names[middle:])
+
+
+def test_a_plan_of_one_graph_is_no_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reports: list[Report] = []
+    compiled(torch.nn.Linear(4, 4), reports)(torch.randn(2, 4)).sum()
+    plan, report = reports[0]._plan, reports[0]
+    assert plan is not None
+    write_plan(tmp_path / "plan.json", plan, report)
+    assert main(["run", str(tmp_path / "plan.json")]) == 2
+    assert "the plan is for a graph of torch.compile" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
