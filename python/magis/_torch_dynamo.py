@@ -54,6 +54,22 @@ def compile_with_autograd(
     return compiled
 
 
+def overwritten_inputs(joint: torch.fx.GraphModule) -> set[str]:
+    """Names of the placeholders whose tensors get new values once the forward function is through.
+
+    Relies on: meta["desc"] of the output node says of each result what it is, among them the new
+    value of an input, which placeholders are called by the same description.
+    """
+    output = next(node for node in reversed(joint.graph.nodes) if node.op == "output")
+    written = [
+        description.mutated_input
+        for description in output.meta["desc"]
+        if hasattr(description, "mutated_input")
+    ]
+    nodes = [node for node in joint.graph.nodes if node.op == "placeholder"]
+    return {node.name for node in nodes if node.meta["desc"] in written}
+
+
 def boxed(function: Boxed) -> Boxed:
     """Marks `function` as one that takes a list. Relies on: the attribute _boxed_call."""
     marked: Any = function

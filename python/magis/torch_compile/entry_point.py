@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from magis import _torch_dynamo as dynamo
 from magis.errors import MagisError
 from magis.torch_compile.input_names import input_names
 from magis.torch_compile.options import Options
@@ -37,8 +38,6 @@ def backend(
     torch.compile wraps into its BackendCompilerFailed. Without `strict` a graph that cannot keep
     the limit gets the best plan there is, and a warning.
     """
-    from magis import _torch_dynamo as dynamo  # takes seconds to import
-
     if mode is not None:
         raise MagisError(
             f"mode={mode!r} says nothing to the backend magis: leave it out, and say what is "

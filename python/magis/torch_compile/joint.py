@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from magis import _torch_dynamo as dynamo
 from magis import _torch_internals as internals
 from magis._torch_internals import OpOverload
 from magis.capture import operators
@@ -81,7 +82,8 @@ def joint_graph(
     forward = [i for i, node in enumerate(results[:forward_count]) if _is_tensor(node)]
     returned = [results[i] for i in forward]
     gradients = [i for i, node in enumerate(results[forward_count:]) if _is_tensor(node)]
-    overwritten = _overwritten(module, placeholders)
+    written = dynamo.overwritten_inputs(module)
+    overwritten = [node for node in primals if node.name in written]
     incoming = _cut_in(graph, tangents, returned, overwritten)
     _drop_as_eager(graph)
     _draw_in_memory_order(graph)
@@ -160,19 +162,6 @@ def _cut_in(
     for tangent in tangents:
         graph.erase_node(tangent)
     return incoming
-
-
-def _overwritten(
-    module: torch.fx.GraphModule, placeholders: Sequence[torch.fx.Node]
-) -> list[torch.fx.Node]:
-    """Inputs that hold their new values once the forward half is through."""
-    output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
-    written = [
-        description.mutated_input
-        for description in output.meta.get("desc") or []
-        if hasattr(description, "mutated_input")
-    ]
-    return [node for node in placeholders if node.meta.get("desc") in written]
 
 
 # What reads an input that is overwritten cannot run again in the backward half, unless it reads a

@@ -174,6 +174,20 @@ def test_two_forward_passes_before_the_first_backward_pass() -> None:
         torch.testing.assert_close(left_by(model)[name], value, rtol=1e-4, atol=1e-3)
 
 
+def test_names_and_places_are_those_of_the_model() -> None:
+    reports: list[Report] = []
+    compiled(Network(), reports)(token_batch()[0]).sum().backward()
+    plan = reports[0]._plan
+    assert plan is not None
+    kinds = {entry.path: entry.kind for entry in plan.graph.inputs}
+    assert kinds["hidden.weight"] == "param"
+    assert kinds["norm.running_mean"] == "buffer"
+    assert kinds["['tokens']"] == "batch"
+    places = {(t.module, t.backward) for t in plan.graph.tensors}
+    assert {("hidden", False), ("hidden", True), ("norm", True)} <= places
+    assert any("test_backend.py:" in t.source for t in plan.graph.tensors)
+
+
 def test_other_shapes_are_compiled_anew() -> None:
     reports: list[Report] = []
     torch.manual_seed(0)

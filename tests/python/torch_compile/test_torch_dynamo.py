@@ -58,6 +58,34 @@ def test_what_is_kept_comes_before_the_tangents_in_a_list_that_alone_holds_it() 
         assert torch.equal(torch.compile(function, backend=backend)(x), function(x))
 
 
+def test_which_inputs_are_overwritten() -> None:
+    found: list[Any] = []
+
+    def partition(joint: Any, inputs: Any, **more: Any) -> Any:
+        names = [node.name for node in joint.graph.nodes if node.op == "placeholder"]
+        found.append([names.index(name) for name in dynamo.overwritten_inputs(joint)])
+        return default_partition(joint, inputs, **more)
+
+    def run(module: Any, _inputs: Any) -> Any:
+        return dynamo.boxed(lambda inputs: list(module(*inputs)))
+
+    def backend(module: Any, examples: Any) -> Any:
+        return dynamo.compile_with_autograd(
+            module, examples, partition=partition, forward=run, backward=run, inference=run
+        )
+
+    def function(x: torch.Tensor, state: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        result = (x * other).sum()
+        state.add_(x.detach())
+        return result
+
+    torch._dynamo.reset()
+    x, state = torch.ones(3, requires_grad=True), torch.zeros(3)
+    torch.compile(function, backend=backend)(x, state, torch.ones(3)).backward()
+    assert found == [[2]]  # x, other, state: in the order of their first use
+    assert torch.equal(state, torch.ones(3))
+
+
 def test_whether_the_graph_is_retained() -> None:
     seen: list[bool] = []
 
