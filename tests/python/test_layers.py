@@ -26,6 +26,7 @@ PYTHON = [
     "verify",
     "timing",
     "report",
+    "bounds",
     "runtime",
     "torch_compile",
     "integrations",

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 # Go with a folder, where nothing is searched for any more.
 _CHOOSING = {"file", "memory_limit", "latency_limit", "output", "emit", "json"}
 # Ask for one plan, where all are found.
-_ONE_PLAN = ("memory_limit", "latency_limit", "batch_parts", "emit", "strategy", "explain")
+_ONE_PLAN = (
+    *("memory_limit", "latency_limit", "batch_parts", "emit", "strategy", "explain", "time_bound"),
+)
 
 
 def refuse_search_options(context: typer.Context, folder: Path) -> None:

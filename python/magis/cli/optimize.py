@@ -38,6 +38,7 @@ from magis.cli.outcome import Outcome
 from magis.cli.rules import ALL_KINDS, SWAP, choose_rules, kinds_of
 from magis.cli.search import Budget, Method, Target, resolve, search
 from magis.cli.search_options import (
+    AskTimeBound,
     BatchParts,
     CodeOutput,
     FindFrontier,
@@ -66,6 +67,7 @@ from magis.cli.validating import best_of
 from magis.files import write_text
 from magis.limits import Limit, parse_limit, parse_search_memory
 from magis.report import Explanation, Report
+from magis.report.time_bound import TimeBound
 from magis.runtime.offload import choose_offload
 from magis.runtime.parts import what_stays_whole
 from magis.runtime.plan_file import captured_fingerprint, envelope
@@ -98,6 +100,7 @@ def optimize(
     measure: Measure = None,
     validate: Validate = 0,
     model: ModelForValidation = None,
+    time_bound: AskTimeBound = False,
     strategy: StrategyName = "default",
     random_fission: RandomFission = False,
     naive_schedule_rules: NaiveScheduleRules = False,
@@ -131,6 +134,8 @@ def optimize(
     budget = _budget(
         time_budget, 30.0 if frontier else 10.0, state_budget, seed, threads, search_memory
     )
+    if time_bound:
+        _check_time_bound(memory_limit)
     one_of("--strategy", strategy, ("default", "paper"))
     method = Method(strategy, random_fission, naive_schedule_rules, max_level)
     _check_method(method, batch_parts)
@@ -195,13 +200,15 @@ def optimize(
     times = [] if refinement is None else [refinement.words(result.plan)]
     if validated is not None:
         times.append(validated.words)
+    limit_bytes = target.keywords.get("memory_limit")
     report = Report.build(
         result,
         device=known,
         times="; ".join(times),
         promised_times=None if validated is None else validated.times,
         limit_text=target.text,
-        limit_bytes=target.keywords.get("memory_limit"),
+        limit_bytes=limit_bytes,
+        time_bound=_time_bound(result.plan, known, limit_bytes) if time_bound else None,
         replayed=graph.meta.get("replay", "not recorded"),
     )
     obstacles = what_stays_whole(graph, profile) if batch_parts and rules.fission else ""
@@ -271,6 +278,22 @@ def _budget(
         raise UsageError(f"--seed {seed}: must lie between 0 and 2^64 - 1")
     memory_bytes = parse_search_memory(_number_or_text(memory))
     return Budget(time_budget, state_budget, seed, choose_threads(threads), memory_bytes)
+
+
+def _check_time_bound(memory_limit: str | None) -> None:
+    """Raises UsageError or MissingExtraError before a search whose plan could not be bounded."""
+    if memory_limit is None:
+        raise UsageError("--time-bound is on the time within a --memory-limit: give that")
+    from magis.bounds.programme import require_solver
+
+    require_solver()
+
+
+def _time_bound(plan: _core.Plan, device: _core.Device, memory_limit: int | None) -> TimeBound:
+    from magis.bounds.time_bound import time_bound
+
+    assert memory_limit is not None
+    return time_bound(plan, device, memory_limit)
 
 
 def _check_method(method: Method, batch_parts: int) -> None:

@@ -132,6 +132,15 @@ ModelForValidation = Annotated[
         "(model, loss_fn, batch).",
     ),
 ]
+AskTimeBound = Annotated[
+    bool,
+    typer.Option(
+        "--time-bound",
+        help="Also say how fast such a plan can be at all within --memory-limit: no plan of these "
+        "operators in this order, without swapping, is faster. For graphs of up to 150 operators; "
+        "takes seconds.",
+    ),
+]
 StrategyName = Annotated[
     str,
     typer.Option(

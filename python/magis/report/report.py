@@ -16,6 +16,7 @@ from magis.report.promised_times import PromisedTimes
 from magis.report.report_words import DONE_TITLE, TIMES_TITLE, done, figures, headline
 from magis.report.reserved import Reserved, reserved_memory
 from magis.report.text import printable
+from magis.report.time_bound import TimeBound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,6 +35,7 @@ ADDED_LATER = {
     "promised_times": None,
     "limit_bytes": 0,
     "history": None,
+    "time_bound": None,
 }
 
 
@@ -86,6 +88,7 @@ class Report:
     promised_times: PromisedTimes | None = None  # beside measured ones, if the step was run
     limit_bytes: int = 0  # what a limit on memory comes to; 0: the limit is another, or none
     history: SearchHistory | None = None  # of the search; None: not known
+    time_bound: TimeBound | None = None  # None: not asked for
     # What `explain` and `html` are about: no fields, so that they are not saved, compared, copied
     # or shown.
     _plan: ClassVar[_core.Plan | None] = None
@@ -103,6 +106,7 @@ class Report:
         times: str = "",
         promised_times: PromisedTimes | None = None,
         limit_bytes: int | None = None,
+        time_bound: TimeBound | None = None,
         measured_baseline_bytes: int | None = None,
         measured_baseline_seconds: float | None = None,
     ) -> Report:
@@ -156,6 +160,7 @@ class Report:
             promised_times=promised_times,
             limit_bytes=limit_bytes or 0,
             history=SearchHistory.of(result.history) if result.history else None,
+            time_bound=time_bound,
             reserved=reserved_memory(result.plan, device),
             baseline_reserved_bytes=_reserved_bytes(reserved_memory(captured, device)),
         )
@@ -174,6 +179,8 @@ class Report:
             values["promised_times"] = PromisedTimes.from_json(values["promised_times"])
         if values["history"] is not None:
             values["history"] = SearchHistory.from_json(values["history"])
+        if values["time_bound"] is not None:
+            values["time_bound"] = TimeBound.from_json(values["time_bound"])
         return cls(**values)
 
     def __getstate__(self) -> dict[str, Any]:

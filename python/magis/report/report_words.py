@@ -95,6 +95,7 @@ def figures(report: Report) -> list[tuple[str, ...]]:
         ("", report.times),
         ("lower bound", f"{bytes_text(report.lower_bound_bytes)}; {distance}"),
         ("", report.lower_bound_reason),
+        *_time_bound_rows(report),
         (
             "search",
             f"{report.states_scored:,} states scored, {report.states_evaluated:,} evaluated"
@@ -103,6 +104,11 @@ def figures(report: Report) -> list[tuple[str, ...]]:
         ("replay", report.replayed),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _time_bound_rows(report: Report) -> list[tuple[str, str]]:
+    rows = report.time_bound.rows() if report.time_bound is not None else []
+    return [("" if number else "time bound", text) for number, text in enumerate(rows)]
 
 
 def _reserved_text(report: Report) -> str:

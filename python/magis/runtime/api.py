@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from magis import _core
+from magis.bounds.programme import require_solver
 from magis.errors import MagisError
-from magis.limits import parse_limit
+from magis.limits import MemoryLimit, parse_limit
 from magis.runtime.batch import Arguments
 from magis.runtime.call import outside_inference_mode
 from magis.runtime.frontier import Frontier
@@ -54,6 +55,7 @@ def optimize(
     offload_directory: str | os.PathLike[str] | None = None,
     measure: float | None = None,
     validate: int = 0,
+    time_bound: bool = False,
     tolerance: float | None = None,
     on_new_shape: OnNewShape = "replan",
     verify_every: int = 0,
@@ -127,6 +129,9 @@ def optimize(
         validate: search from so many seeds, run what was found on the batch, and take the plan that
             keeps the limit and is best as measured; `step.report.promised_times` sets its times
             beside the promised ones. For a step's first plan. 0: plans are not run.
+        time_bound: with a memory limit, `step.report.time_bound` says how fast a plan can be:
+            none of the same operators in the same order, without swapping, is faster within it.
+            For graphs of up to 150 operators; takes seconds, and the package highspy.
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
             None asks for equal bits, but for the rounding of sums that are added up part by part
@@ -156,6 +161,7 @@ def optimize(
         LimitError: the limit is not understood, or lies below the certified lower bound.
         LimitNotMetError: with `strict`.
         HostMemoryError: what the plan keeps on the host cannot be had; says why.
+        MissingExtraError: with `time_bound`, highspy is not installed.
         ReplayError: the captured step does not reproduce eager; names the first tensor.
         MagisError: an argument is not understood.
     """
@@ -179,6 +185,10 @@ def optimize(
         raise MagisError(f"validate={validate!r} must be a whole number of plans; 0: none is run")
     if validate and frontier is not None:
         raise MagisError("validate= runs what a search finds: leave it out with a frontier")
+    if time_bound:
+        if not isinstance(limit, MemoryLimit):
+            raise MagisError("time_bound=True is on the time within a memory_limit: give that")
+        require_solver()
     model, replicas = unwrapped(model, averages=loss_fn is not None)
     averaged = frozenset() if replicas is None else replicas.averaged
     in_step = _in_step(optimizer, clip_grad_norm, loss_fn, averaged)
@@ -237,6 +247,7 @@ def optimize(
         refinement=None if measure is None else refinement_on(place, profile, measure),
         store=PlanStore() if reuse_plans else None,
         validate=validate,
+        time_bound=time_bound,
     )
     workshop = Workshop(
         model,

@@ -49,6 +49,7 @@ class SearchSettings:
     frontier: Frontier | None = None  # whose plans are taken where they fit, in place of a search
     refinement: Refinement | None = None  # measures times; None: all come from the profile
     store: PlanStore | None = None  # of plans from earlier runs
+    time_bound: bool = False  # reports say how fast a plan can be at all
     validate: int = 0  # plans that are run, to take the one that is best in truth; 0: none is
 
     @property

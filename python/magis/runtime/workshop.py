@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from magis import _core
+from magis.bounds.time_bound import time_bound
 from magis.capture import Capture, check_differentiated_once
 from magis.errors import HostMemoryError, ReplayError
 from magis.limits import MemoryLimit
@@ -307,6 +308,9 @@ class Workshop:
     ) -> Report:
         times = [] if settings.refinement is None else [settings.refinement.words(result.plan)]
         outcome = None if contest is None else contest.outcome
+        on_time = None
+        if settings.time_bound and bound.memory_bytes is not None:
+            on_time = time_bound(result.plan, settings.device, bound.memory_bytes)
         if outcome is not None:
             times.append(outcome.words)
         return Report.build(
@@ -317,6 +321,7 @@ class Workshop:
             replayed=replayed,
             times="; ".join(times),
             promised_times=None if outcome is None else outcome.times,
+            time_bound=on_time,
             measured_baseline_bytes=measured,
         )
 

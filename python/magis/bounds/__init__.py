@@ -1,0 +1,1 @@
+"""Bounds that no plan passes, from linear programmes. Free of PyTorch."""
