@@ -16,17 +16,14 @@ also reorders may be better than this optimum.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import highspy
-import numpy as np
 from network import Network
+
+from magis.bounds.programme import Programme
 
 MICROSECOND = 1e-6
 
@@ -70,85 +67,6 @@ class Solution:
         return self.seconds <= self.bound * (1 + tolerance)
 
 
-@dataclass
-class Programme:
-    """Rows and columns as HiGHS takes them."""
-
-    cost: list[float] = field(default_factory=list)
-    lower: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    binary: list[bool] = field(default_factory=list)
-    row_lower: list[float] = field(default_factory=list)
-    row_upper: list[float] = field(default_factory=list)
-    starts: list[int] = field(default_factory=lambda: [0])
-    columns: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-
-    def variable(
-        self, cost: float = 0, low: float = 0, high: float = 1, binary: bool = True
-    ) -> int:
-        self.cost.append(cost)
-        self.lower.append(low)
-        self.upper.append(high)
-        self.binary.append(binary)
-        return len(self.cost) - 1
-
-    def at_least(self, terms: Sequence[tuple[int, float]], low: float) -> None:
-        self._row(terms, low, math.inf)
-
-    def at_most(self, terms: Sequence[tuple[int, float]], high: float) -> None:
-        self._row(terms, -math.inf, high)
-
-    def _row(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> None:
-        self.columns += [column for column, _ in terms]
-        self.values += [value for _, value in terms]
-        self.starts.append(len(self.columns))
-        self.row_lower.append(low)
-        self.row_upper.append(high)
-
-    def solve(self, time_limit: float) -> highspy.Highs:
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = len(self.cost), len(self.row_lower)
-        model.col_cost_ = np.array(self.cost)
-        model.col_lower_, model.col_upper_ = np.array(self.lower), np.array(self.upper)
-        model.row_lower_, model.row_upper_ = np.array(self.row_lower), np.array(self.row_upper)
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.array(self.starts)
-        model.a_matrix_.index_ = np.array(self.columns)
-        model.a_matrix_.value_ = np.array(self.values)
-        kinds = highspy.HighsVarType
-        model.integrality_ = [kinds.kInteger if b else kinds.kContinuous for b in self.binary]
-        with _silence():
-            solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        for option, value in [
-            ("output_flag", False),
-            ("threads", 1),
-            ("time_limit", time_limit),
-            ("mip_rel_gap", 1e-6),
-        ]:
-            solver.setOptionValue(option, value)
-        solver.passModel(model)
-        solver.run()
-        return solver
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """The first solver of a process prints a line of its own to the output, whatever its options
-    say."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-        ctypes.CDLL(None).fflush(None)
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
-
-
 class Checkmate:
     """The programme of one instance; `budget` in units, without inputs. `relaxed`: its linear
     relaxation, whose solution is rounded."""
@@ -179,7 +97,7 @@ class Checkmate:
     def solve(self, time_limit: float = math.inf) -> Solution:
         """Of a relaxed programme, the seconds are those of the rounded schedule, which may exceed
         the budget."""
-        solver = self.programme.solve(time_limit)
+        solver = self.programme.solve(time_limit, mip_rel_gap=1e-6)
         info = solver.getInfo()
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return Solution(None, math.inf, math.inf)
@@ -239,7 +157,7 @@ class Checkmate:
                     self.there[t, i] = variable(low=float(i in self.outputs))
                 for j in self.readers[i]:
                     if j <= t:
-                        self.needed[t, i, j] = self.programme.variable(binary=False)
+                        self.needed[t, i, j] = self.programme.variable()
         for i in self.outputs:
             self.there[self.count, i] = variable(low=1)
 
