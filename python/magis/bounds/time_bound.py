@@ -35,8 +35,8 @@ def time_bound(plan: _core.Plan, device: _core.Device, memory_limit: int) -> Tim
     bound = bound_within(facts, memory_limit - structure.persistent_bytes)
     if bound.least_bytes is not None:
         bound = replace(bound, least_bytes=bound.least_bytes + structure.persistent_bytes)
-    if bound.seconds:
-        _, seconds, _ = plan.footprint(device)
+    peak, seconds, _ = plan.footprint(device)
+    if bound.seconds and peak <= memory_limit:
         bound = replace(bound, gap=max(0.0, seconds / bound.seconds - 1))
     return replace(bound, in_parts=plan.graph.loop_count > 0)
 

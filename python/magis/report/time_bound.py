@@ -19,7 +19,7 @@ class TimeBound:
     seconds: float | None = None  # no such plan within the limit takes less
     least_bytes: int | None = None  # none keeps the limit: all take at least so much memory
     missing: str = ""  # why there is no bound
-    gap: float | None = None  # by what share of `seconds` the plan takes longer
+    gap: float | None = None  # by what share of `seconds` the plan takes longer, if it is within
     in_parts: bool = False  # regions of the plan run so: other plans run them in the same parts
 
     @classmethod
@@ -44,9 +44,8 @@ class TimeBound:
                 plans + "fits",
             ]
         assert self.seconds is not None
-        gap = percent_text(self.gap or 0.0, 1.0)
-        distance = "the plan reaches it" if gap == "0.0 %" else f"the plan is {gap} above it"
-        return [
-            f"{seconds_text(self.seconds)}; {distance}",
-            plans + "is faster within the limit",
-        ]
+        words = seconds_text(self.seconds)
+        if self.gap is not None:
+            gap = percent_text(self.gap, 1.0)
+            words += "; the plan reaches it" if gap == "0.0 %" else f"; the plan is {gap} above it"
+        return [words, plans + "is faster within the limit"]
