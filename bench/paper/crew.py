@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,7 +63,9 @@ class Worker:
         return self.seconds > PATIENCE * self.job.cell.seconds + GRACE
 
     def stop(self) -> None:
-        self.process.kill()
+        """With all that it has started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def record(self, store: Store) -> Record:

@@ -79,12 +79,18 @@ class Judge:
         yield from self.ablations()
         yield from self.promises()
 
-    def _collect(self, bar: str, checks: Sequence[Check], least: int = 0) -> Verdict:
-        """Holds if all checks do, or `least` of them."""
+    def _collect(
+        self, bar: str, checks: Sequence[Check], least: int = 0, tell: bool = False
+    ) -> Verdict:
+        """Holds if all checks do, or `least` of them. `tell`: of those that hold, too, what is
+        compared."""
         known = [holds for _, holds in checks if holds is not None]
         count = sum(known)
         missed = [words for words, holds in checks if holds is False]
-        words = f"{count} of {len(checks)}" + (f"; not: {', '.join(missed)}" if missed else "")
+        words = f"{count} of {len(checks)}"
+        if tell and count:
+            words += f": {', '.join(compared for compared, holds in checks if holds)}"
+        words += f"; not: {', '.join(missed)}" if missed else ""
         if len(known) < len(checks):
             words += f"; {len(checks) - len(known)} not computed"
         needed = least or len(checks)
@@ -98,15 +104,18 @@ class Judge:
             if figures is None:
                 checks.append((workload, None))
                 continue
-            time = figures["baseline_seconds"] * 1e3 / milliseconds - 1
+            seconds = figures["baseline_seconds"]
+            charged = (seconds - figures["baseline_moving_seconds"]) * 1e3 / milliseconds - 1
+            time = seconds * 1e3 / milliseconds - 1
             peak = figures["baseline_peak_bytes"] / 1e9 / gigabytes - 1
-            words = f"{workload} (time {time:+.1%}, peak {peak:+.1%})"
-            checks.append((words, abs(time) <= 0.01 and abs(peak) <= 0.06))
+            words = f"{workload} (time {charged:+.1%}, all counted {time:+.1%}, peak {peak:+.1%})"
+            checks.append((words, abs(charged) <= 0.01 and abs(peak) <= 0.06))
         bar = (
-            "authors' graphs: time within 1 %, peak within 6 % of theirs, where concatenation is"
-            " free and views are copies (bench/authors/README.md)"
+            "authors' graphs: time within 1 %, peak within 6 % of theirs. Time without"
+            " concatenations and copies into other layouts, which theirs charges nothing for; peaks"
+            " differ as it counts views as copies (bench/authors/README.md)"
         )
-        return self._collect(bar, checks)
+        return self._collect(bar, checks, tell=True)
 
     def _baseline(self, workload: str) -> Figures | None:
         cell = self.cell(workload, "authors", "reference", "pytorch", "latency 1.1")

@@ -14,11 +14,9 @@ SCALED = ("rtx3090-half", "rtx3090-double")
 
 def limit_words(limit: str) -> str:
     of, ratio = limit.split()
-    return (
-        f"{float(ratio):.0%} of the memory"
-        if of == "memory"
-        else f"{float(ratio) - 1:.0%} more time"
-    )
+    if of == "memory":
+        return f"{percent(float(ratio), 0)} of the memory"
+    return f"{percent(float(ratio) - 1, 0)} more time"
 
 
 def cells(settings: Settings, limits: tuple[str, ...]) -> list[Cell]:
@@ -114,10 +112,11 @@ def _panel(
         traces, "", axis, barmode="group", yaxis={"tickformat": ".0%", "rangemode": "tozero"}
     )
     rows = [
-        [title, *(_text(c[1][i], c[2][i], of_memory) for c in columns), _paper(ours[i], others[i])]
-        for i, title in enumerate(titles)
+        [planner, *(_text(value, w, of_memory) for value, w in zip(bars, words, strict=True))]
+        for planner, bars, words in columns
     ]
-    head = ["workload", *(c[0] for c in columns), "paper: MAGIS (best other)"]
+    rows.append(["paper: MAGIS (best other)", *map(_paper, ours, others)])
+    head = ["planner", *titles]
     choices = {"variant": variant, "profile": profile, "limit": limit_words(limit)}
     return Panel(choices, chart, Table(head, rows))
 

@@ -12,5 +12,5 @@ EXPERIMENT = Experiment(
     " rewrites save more than the plan costs.",
     cells=lambda settings: bars.cells(settings, LIMITS),
     panels=lambda settings, results: bars.panels(settings, results, LIMITS),
-    default={"variant": "paper", "profile": "rtx3090"},
+    default={"variant": "paper", "profile": "rtx3090", "limit": bars.limit_words(LIMITS[1])},
 )

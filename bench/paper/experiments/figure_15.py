@@ -32,7 +32,10 @@ def panels(settings: Settings, results: Results) -> list[Panel]:
     for position, phase in enumerate(PHASES):
         y = [shares[name].get(phase) for name in sources]
         trace = charts.bars(phase, list(sources), y, [f"{phase}: {_percent(v)}" for v in y])
-        trace["marker"] = {"color": charts.colour("", position)}
+        own = charts.colour("", position)
+        # The paper's are hollow.
+        filled, edged = [own, "rgba(0,0,0,0)"], {"color": own, "width": 2}
+        trace["marker"] = {"color": filled, "line": edged}
         traces.append(trace)
     for name, source in sources.items():
         counts = [str(source[word]) for word in ("generated", "repeated", "evaluated")]

@@ -59,6 +59,7 @@ def _embedded(name: str, data: Any) -> str:
 
 def _head(figures: Sequence[str], settings: Settings) -> str:
     links = "".join(f'<a href="#figure-{name}">{_name(EXPERIMENTS[name])}</a>' for name in figures)
+    links += '<a href="#planners">Planners</a><a href="#profiles">Devices</a>'
     style = (HERE / "style.css").read_text()
     budget = f"{settings.seconds:g} s a search of ours, {settings.peer_seconds:g} s of the others'"
     return f"""<!doctype html>
@@ -83,12 +84,13 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
         return ""
     words = {True: '<span class="yes">yes</span>', False: '<span class="no">no</span>', None: "?"}
     rows = "".join(
-        f"<tr><td>{words[v.holds]}</td><td>{html.escape(v.bar)}</td>"
-        f"<td>{html.escape(v.words)}</td></tr>"
+        f"<tr><td>{words[v.holds]}</td><td>{_unbroken(v.bar)}</td>"
+        f"<td>{_unbroken(v.words)}</td></tr>"
         for v in verdicts
     )
     head = "<tr><th></th><th>bar</th><th>figures</th></tr>"
-    return f'<h2>What it is held to</h2><div class="scroll"><table>{head}{rows}</table></div>'
+    table = f'<div class="scroll"><table class="wide">{head}{rows}</table></div>'
+    return f"<h2>What it is held to</h2>{table}"
 
 
 def _section(
@@ -150,20 +152,28 @@ def _panel(panel: Panel, identity: str, charts: dict[str, Any]) -> str:
     return f'<div class="panel" data-choices="{choices}">{chart}{note}{_table(panel.table)}</div>'
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, kind: str = "") -> str:
     head = "".join(f"<th>{html.escape(word)}</th>" for word in table.head)
     rows = "".join("<tr>" + "".join(_entry(word) for word in row) + "</tr>" for row in table.rows)
-    return f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+    return f'<div class="scroll"><table class="{kind}"><tr>{head}</tr>{rows}</table></div>'
 
 
-SHOWN = 100  # letters of a reason; the rest is there to hover over
+SHOWN = 60  # letters of a reason; the rest is there to hover over
 
 
 def _entry(word: str) -> str:
     if not word.startswith(GAP):
-        return f"<td>{html.escape(word)}</td>"
-    short = word if len(word) <= SHOWN else word[:SHOWN].rstrip() + " ...)"
-    return f'<td class="gap" title="{html.escape(word)}">{html.escape(short)}</td>'
+        return f"<td>{_unbroken(word)}</td>"
+    first, _, more = word.partition(";")
+    short = first[:SHOWN].rstrip()
+    if more or short != first:
+        short += " ...)"
+    return f'<td class="gap" title="{html.escape(word)}">{_unbroken(short)}</td>'
+
+
+def _unbroken(word: str) -> str:
+    """No line ends between a figure and its per cent."""
+    return html.escape(word).replace(" %", "&nbsp;%")
 
 
 def _planners() -> str:
@@ -171,7 +181,7 @@ def _planners() -> str:
     for name in PLANNERS:
         planner = PLANNERS[name]
         rows.append([name, planner.published, planner.simplified])
-    table = _table(Table(["planner", "published", "what is simplified here"], rows))
+    table = _table(Table(["planner", "published", "what is simplified here"], rows), "wide")
     return f'<section id="planners"><h2>Planners</h2>{table}</section>'
 
 

@@ -19,9 +19,9 @@ function coloured(layout) {
 
 function draw(panel) {
   const place = panel.querySelector(".chart");
-  if (!place) return;
+  if (!place) return null;
   const { data, layout } = charts[place.id];
-  Plotly.react(place, data, coloured(layout), { responsive: true, displaylogo: false });
+  return Plotly.react(place, data, coloured(layout), { responsive: true, displaylogo: false });
 }
 
 function drawVisible() {
@@ -32,7 +32,7 @@ function drawVisible() {
 function choose(section, changed) {
   const selects = [...section.querySelectorAll("select")];
   const panels = [...section.querySelectorAll(".panel")];
-  if (!panels.length) return;
+  if (!panels.length) return null;
   const score = (panel) => {
     const has = JSON.parse(panel.dataset.choices);
     return selects.reduce(
@@ -42,14 +42,17 @@ function choose(section, changed) {
   panels.forEach((panel) => { panel.hidden = panel !== best; });
   const shown = JSON.parse(best.dataset.choices);
   selects.forEach((select) => { select.value = shown[select.name]; });
-  draw(best);
+  return draw(best);
 }
 
-document.querySelectorAll("section.figure").forEach((section) => {
+const sections = [...document.querySelectorAll("section.figure")];
+sections.forEach((section) => {
   section.querySelectorAll("select").forEach((select) => {
     select.addEventListener("change", () => choose(section, select));
   });
-  choose(section, null);
+});
+Promise.all(sections.map((section) => choose(section, null))).then(() => {
+  root.dataset.ready = "yes";
 });
 document.getElementById("theme").addEventListener("click", () => {
   const dark = getComputedStyle(root).colorScheme === "dark" ||

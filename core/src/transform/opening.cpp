@@ -63,8 +63,47 @@ bool is_mask(const Graph& graph, const Operator& op) {
          type.dtype != DType::boolean;
 }
 
+// What the kernels of native_dropout multiply by; nothing where that is not known, or the kernel of
+// the backward pass would round otherwise, as a CPU's does in 16 bits. CPU kernels divide in
+// float64; CUDA's round 1 - p to the type of their arithmetic first.
+std::optional<double> dropout_scale(const Graph& graph, const Operator& op) {
+  const auto* p = std::get_if<double>(&op.args[1].value);
+  if (p == nullptr || !(*p > 0 && *p < 1)) return std::nullopt;
+  const double kept = 1 - *p;
+  const DType dtype = graph.value(op.results[0]).type.dtype;
+  if (graph.device() == "cpu" && !is_half(dtype)) return 1 / kept;
+  if (graph.device() != "cuda") return std::nullopt;
+  if (dtype == DType::f64) return 1 / kept;
+  return static_cast<float>(1 / static_cast<double>(static_cast<float>(kept)));
+}
+
+// Which element gets which random number follows from the operand's dtype, its strides and how many
+// of its elements the kernel reads at once: 16 bytes where memory is aligned to that, as what is
+// drawn in its place is.
+constexpr Bytes kAlignment = 16;
+
+// Dropout that draws a mask and applies it at once.
+bool is_dropout(const Graph& graph, const Operator& op) {
+  if (op.info->name != "aten.native_dropout" || op.args.size() != 3 || !op.kwargs.empty()) {
+    return false;
+  }
+  const auto* operand = std::get_if<ValueId>(&op.args[0].value);
+  const bool draws = op.args[2] == Arg{true} || op.args[2] == Arg{None{}};
+  if (operand == nullptr || !draws || !dropout_scale(graph, op)) return false;
+  const Type& type = graph.value(*operand).type;
+  return is_contiguous(type) && type.shape.size() > 1 && type.shape.back() % 8 == 0 &&
+         type.offset * element_size(type.dtype) % kAlignment == 0 &&
+         is_contiguous(graph.value(op.results[0]).type) &&
+         is_contiguous(graph.value(op.results[1]).type);
+}
+
+// Random operators that open() draws whole, as they are, and keeps as bits.
+bool is_drawn_whole(const Graph& graph, const Operator& op) {
+  return is_mask(graph, op) || is_dropout(graph, op);
+}
+
 bool is_openable(const Graph& graph, const Operator& op) {
-  if (is_mask(graph, op)) return true;
+  if (is_drawn_whole(graph, op)) return true;
   // A mean fits into float16 where its sum does not, and a large count's reciprocal is lost there.
   if (graph.value(op.results[0]).type.dtype == DType::f16) return false;
   if (is_mean(op)) return true;
@@ -87,6 +126,8 @@ class Opening {
   void open(const Operator& op) {
     if (is_mask(graph_, op)) {
       open_mask(op);
+    } else if (is_dropout(graph_, op)) {
+      open_dropout(op);
     } else if (is_nll_loss(op)) {
       open_nll_loss(op);
     } else if (is_mean(op)) {
@@ -118,13 +159,45 @@ class Opening {
     }
     const ValueId drawn =
         add(std::move(draw), mask.name + "_mask", contiguous_type(DType::boolean, mask.type.shape));
+    keep_as_bits(op, drawn, op.results[0]);
+  }
+
+  // Drawn by the same kernel on a tensor of no meaning, as what is dropped out may not be there
+  // yet, or not as a whole. The kernel of the backward pass is the second half of native_dropout.
+  void open_dropout(const Operator& op) {
+    const Value& result = graph_.value(op.results[0]);
+    const Value& mask = graph_.value(op.results[1]);
+    const Type& type = graph_.value(std::get<ValueId>(op.args[0].value)).type;
+    Operator allocate = like(op, "aten.empty.memory_format", {lengths(type.shape)});
+    allocate.kwargs = {{"dtype", {Symbol{std::string(torch_word(type.dtype))}}}};
+    if (graph_.device() != "cpu") {
+      allocate.kwargs.emplace_back("device", Arg{Device{std::string(graph_.device())}});
+    }
+    const ValueId nothing =
+        add(std::move(allocate), result.name + "_nothing", contiguous_type(type.dtype, type.shape));
+    Operator draw = like(op, op.info->name, {{nothing}, op.args[1], op.args[2]});
+    draw.scratch = op.scratch;
+    const ValueId drawn = rebuilder_.builder.add_operator(
+        std::move(draw), {free_name(result.name + "_drawn"), free_name(mask.name + "_drawn")},
+        {contiguous_type(type.dtype, type.shape), mask.type})[1];
+    const ValueId kept = keep_as_bits(op, drawn, op.results[1]);
+    Operator apply = like(op, "aten.native_dropout_backward",
+                          {renewed(op.args[0]), {kept}, {*dropout_scale(graph_, op)}});
+    rebuilder_.replace(op.results[0], add(std::move(apply), result.name, result.type, true));
+  }
+
+  // From here on `old` is made of the bits of `drawn`.
+  ValueId keep_as_bits(const Operator& op, ValueId drawn, ValueId old) {
+    const Value& mask = graph_.value(old);
     Shape packed = mask.type.shape;
     packed.back() /= 8;
     const ValueId bits = add(like(op, "magis.pack_bits", {{drawn}}), mask.name + "_bits",
                              contiguous_type(DType::u8, packed));
     Operator unpack = like(op, "magis.unpack_bits", {{bits}});
     unpack.args.push_back({Symbol{std::string(torch_word(mask.type.dtype))}});
-    rebuilder_.replace(op.results[0], add(std::move(unpack), mask.name, mask.type, true));
+    const ValueId unpacked = add(std::move(unpack), mask.name, mask.type, true);
+    rebuilder_.replace(old, unpacked);
+    return unpacked;
   }
 
   void open_nll_loss(const Operator& op) {
@@ -192,6 +265,12 @@ class Opening {
     return summed;
   }
 
+  static Arg lengths(const Shape& shape) {
+    ArgList items;
+    for (const int64_t length : shape) items.push_back({length});
+    return {std::move(items)};
+  }
+
   static Operator like(const Operator& op, std::string_view info, ArgList args) {
     Operator made;
     made.info = &op_info(info);
@@ -225,7 +304,7 @@ class Opening {
 std::vector<OpId> openable_masks(const Graph& graph) {
   std::vector<OpId> found;
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
-    if (is_mask(graph, graph.op(OpId(i)))) found.emplace_back(i);
+    if (is_drawn_whole(graph, graph.op(OpId(i)))) found.emplace_back(i);
   }
   return found;
 }

@@ -10,8 +10,8 @@
 namespace magis {
 namespace {
 
-std::string opened(const std::string& statements) {
-  const Graph graph = parse_graph("magis 1\ndevice cpu\n" + statements, "test");
+std::string opened(const std::string& statements, const std::string& device = "cpu") {
+  const Graph graph = parse_graph("magis 1\ndevice " + device + "\n" + statements, "test");
   const OpenedGraph result = open(graph, openable_operators(graph));
   verify(result.graph);
   EXPECT_EQ(result.origin.size(), result.graph.op_count());
@@ -93,6 +93,50 @@ output aux "" %y
 %mask = magis.unpack_bits(%mask_bits, torch.float32) : f32[8,16]
 %y = aten.mul.Tensor(%x, %mask) : f32[8,16]
 )");
+}
+
+// The kernels of a CPU multiply by 1 / (1 - p); those of CUDA round 1 - p to float32 first, and the
+// quotient again: here the two differ in float32.
+TEST(Opening, DrawsDropoutApartFromWhatItDropsOut) {
+  const std::string statements = R"(batch %x "x" : f32[8,16]
+%y, %m = aten.native_dropout(%x, 0.15, true) : f32[8,16], bool[8,16]
+%g = aten.native_dropout_backward(%y, %m, 1.1764705882352942) : f32[8,16]
+output aux "" %g
+)";
+  EXPECT_EQ(opened(statements),
+            R"(%y_nothing = aten.empty.memory_format([8,16], dtype=torch.float32) : f32[8,16]
+%y_drawn, %m_drawn = aten.native_dropout(%y_nothing, 0.15, true) : f32[8,16], bool[8,16]
+%m_bits = magis.pack_bits(%m_drawn) : u8[8,2]
+%m = magis.unpack_bits(%m_bits, torch.bool) : bool[8,16]
+%y = aten.native_dropout_backward(%x, %m, 1.1764705882352942) : f32[8,16]
+%g = aten.native_dropout_backward(%y, %m, 1.1764705882352942) : f32[8,16]
+)");
+  const std::string cuda = opened(statements, "cuda");
+  EXPECT_NE(cuda.find("([8,16], dtype=torch.float32, device=device(\"cuda\"))"), std::string::npos);
+  EXPECT_NE(cuda.find("%y = aten.native_dropout_backward(%x, %m, 1.1764705181121826)"),
+            std::string::npos)
+      << cuda;
+}
+
+// Which elements of other layouts are dropped is another question; nothing is drawn for p = 0.
+TEST(Opening, LeavesDropoutWholeWhereTheSameDrawIsNotCertain) {
+  for (const std::string call :
+       {"%y, %m = aten.native_dropout(%t, 0.3, true) : f32[16,8]{1,16}, bool[16,8]{1,16}",
+        "%y, %m = aten.native_dropout(%s, 0.3, true) : f32[7,8], bool[7,8]",
+        "%y, %m = aten.native_dropout(%x, 0.0, true) : f32[8,16], bool[8,16]",
+        "%y, %m = aten.native_dropout(%x, 0.3, false) : f32[8,16], bool[8,16]",
+        "%y, %m = aten.native_dropout(%v, 0.3, true) : f32[128], bool[128]"}) {
+    const Graph graph = parse_graph(R"(magis 1
+device cuda
+batch %x "x" : f32[8,16]
+batch %z "z" : f32[57]
+%t = aten.permute(%x, [1,0]) : f32[16,8]{1,16}
+%v = aten.view(%x, [128]) : f32[128]
+%s = aten.as_strided(%z, [7,8], [8,1], 1) : f32[7,8]+1
+)" + call + "\noutput aux \"\" %y\n",
+                                    "test");
+    EXPECT_TRUE(openable_operators(graph).empty()) << call;
+  }
 }
 
 // Eight elements share a byte along the last dimension; weights per class make another divisor;

@@ -272,6 +272,10 @@ def dropout(g: Generator) -> None:
         if shape[-1] == 4 and g.rng.random() < 0.7:  # masks of 8 in a row are kept as bits
             x = g.graph.one("aten.cat", [x, x], -1)
             shape = [*x.shape]
+        if g.rng.random() < 0.3:  # as CUDA graphs have it: drawn and applied at once
+            y, drawn = g.graph.call("aten.native_dropout", x, 0.15, True)
+            g.graph.one("aten.native_dropout_backward", y, drawn, 1 / 0.85)
+            return
         strides = [*torch.empty(shape).stride()]
         mask = g.graph.one("magis.bernoulli", shape, strides, 0.75, dtype=torch.float32)
         scaled = g.graph.one("aten.div.Scalar", mask, 0.75)

@@ -21,6 +21,8 @@ namespace magis {
 //   mean, mean.dim           sum, divided by the number of elements
 //   magis.bernoulli          the same draw as bools, packed into bits, and unpacked: from there on
 //                            an ordinary operator that is split and computed again
+//   native_dropout           its mask drawn by itself on a tensor of no meaning, kept as bits, too;
+//                            the kernel of its backward applies it
 std::vector<OpId> openable_operators(const Graph& graph);
 // The random masks among them: opening these changes no bit of any result.
 std::vector<OpId> openable_masks(const Graph& graph);
