@@ -15,11 +15,11 @@ from magis.errors import MagisError
 BENCH = Path(os.environ.get("MAGIS_BENCH", Path(__file__).parents[3] / "build/release/magis_bench"))
 
 
-def rounds() -> list[dict[str, Any]]:
-    """One for each rewrite of a random NASNet-like network."""
+def rounds(networks: str) -> list[dict[str, Any]]:
+    """One for each rewrite of a random NASNet-like network of that kind."""
     if not BENCH.exists():
         raise MagisError(f"{BENCH} is not built: make core-tools")
-    command = [str(BENCH), "--benchmark_filter=Figure14", "--benchmark_format=json"]
+    command = [str(BENCH), f"--benchmark_filter=Figure14.*/{networks}/", "--benchmark_format=json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MagisError(f"{BENCH.name} failed: {done.stderr.strip()[-300:]}")
@@ -29,8 +29,7 @@ def rounds() -> list[dict[str, Any]]:
 
 def compute(cell: Cell) -> Figures:
     """`variant` is forward or training."""
-    wanted = f"training:{int(cell.variant == 'training')}"
-    of = [b for b in rounds() if wanted in b["name"].split("/")]
+    of = rounds(f"training:{int(cell.variant == 'training')}")
     if not of:
         raise MagisError(f"{BENCH.name} has no rounds of {cell.variant} networks: rebuild it")
     points = [[b["ratio"], b["incremental_peak"] / b["full_peak"], b["operators"]] for b in of]

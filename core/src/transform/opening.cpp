@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "magis/base/error.h"
 #include "transform/rebuilder.h"
+#include "transform/scaled_masks.h"
 
 namespace magis {
 namespace {
@@ -55,14 +58,6 @@ bool is_mean(const Operator& op) {
   return op.info->name == "aten.mean" || op.info->name == "aten.mean.dim";
 }
 
-// A mask that eight elements along the last dimension can share a byte of.
-bool is_mask(const Graph& graph, const Operator& op) {
-  if (op.info->name != "magis.bernoulli" || op.args.size() != 3) return false;
-  const Type& type = graph.value(op.results[0]).type;
-  return is_contiguous(type) && type.shape.size() > 1 && type.shape.back() % 8 == 0 &&
-         type.dtype != DType::boolean;
-}
-
 // What the kernels of native_dropout multiply by; nothing where that is not known, or the kernel of
 // the backward pass would round otherwise, as a CPU's does in 16 bits. CPU kernels divide in
 // float64; CUDA's round 1 - p to the type of their arithmetic first.
@@ -102,8 +97,9 @@ bool is_drawn_whole(const Graph& graph, const Operator& op) {
   return is_mask(graph, op) || is_dropout(graph, op);
 }
 
+// One by one, random masks and what applies them not among them.
 bool is_openable(const Graph& graph, const Operator& op) {
-  if (is_drawn_whole(graph, op)) return true;
+  if (is_drawn_whole(graph, op)) return false;
   // A mean fits into float16 where its sum does not, and a large count's reciprocal is lost there.
   if (graph.value(op.results[0]).type.dtype == DType::f16) return false;
   if (is_mean(op)) return true;
@@ -119,25 +115,30 @@ class Opening {
  public:
   explicit Opening(const Graph& graph) : graph_(graph), rebuilder_(graph) {
     rebuilder_.add_inputs();
+    for (const ScaledMask& mask : scaled_masks(graph)) {
+      scaled_draws_.insert(mask.draw);
+      dissolved_.insert(mask.divide);
+      for (const OpId product : mask.multiply) products_.emplace(product, mask);
+    }
   }
 
   void copy(const Operator& op) { rebuilder_.add_operator(op); }
 
-  void open(const Operator& op) {
-    if (is_mask(graph_, op)) {
-      open_mask(op);
+  void open(OpId id) {
+    const Operator& op = graph_.op(id);
+    if (dissolved_.contains(id)) return;
+    if (const auto product = products_.find(id); product != products_.end()) {
+      open_product(op, product->second);
+    } else if (is_mask(graph_, op)) {
+      open_mask(op, scaled_draws_.contains(id));
     } else if (is_dropout(graph_, op)) {
       open_dropout(op);
     } else if (is_nll_loss(op)) {
       open_nll_loss(op);
     } else if (is_mean(op)) {
       open_mean(op);
-    } else if (const Loss& loss = *find_loss(op); loss.is_backward) {
-      open_backward(op, loss);
     } else {
-      const ValueId sum = add(with_reduction(op, loss.reduction), name(op) + "_sum",
-                              graph_.value(op.results[0]).type);
-      divide(op, sum, elements(op.args[0]));
+      open_loss(op);
     }
   }
 
@@ -149,8 +150,8 @@ class Opening {
   }
 
  private:
-  // Drawn as before, kept as bits.
-  void open_mask(const Operator& op) {
+  // Drawn as before, kept as bits; `scaled`: it is applied as a mask of bools.
+  void open_mask(const Operator& op, bool scaled) {
     const Value& mask = graph_.value(op.results[0]);
     Operator draw = like(op, op.info->name, op.args);
     draw.kwargs = op.kwargs;
@@ -159,7 +160,18 @@ class Opening {
     }
     const ValueId drawn =
         add(std::move(draw), mask.name + "_mask", contiguous_type(DType::boolean, mask.type.shape));
-    keep_as_bits(op, drawn, op.results[0]);
+    keep_as_bits(op, drawn, op.results[0], scaled ? DType::boolean : mask.type.dtype);
+  }
+
+  // The factor and the mask at once.
+  void open_product(const Operator& op, const ScaledMask& mask) {
+    const Arg quotient{graph_.op(mask.divide).results[0]};
+    const Arg& other = op.args[op.args[0] == quotient ? 1 : 0];
+    const Value& result = graph_.value(op.results[0]);
+    Operator apply =
+        like(op, "aten.native_dropout_backward",
+             {renewed(other), {rebuilder_.at(graph_.op(mask.draw).results[0])}, {mask.scale}});
+    rebuilder_.replace(op.results[0], add(std::move(apply), result.name, result.type, true));
   }
 
   // Drawn by the same kernel on a tensor of no meaning, as what is dropped out may not be there
@@ -180,22 +192,23 @@ class Opening {
     const ValueId drawn = rebuilder_.builder.add_operator(
         std::move(draw), {free_name(result.name + "_drawn"), free_name(mask.name + "_drawn")},
         {contiguous_type(type.dtype, type.shape), mask.type})[1];
-    const ValueId kept = keep_as_bits(op, drawn, op.results[1]);
+    const ValueId kept = keep_as_bits(op, drawn, op.results[1], DType::boolean);
     Operator apply = like(op, "aten.native_dropout_backward",
                           {renewed(op.args[0]), {kept}, {*dropout_scale(graph_, op)}});
     rebuilder_.replace(op.results[0], add(std::move(apply), result.name, result.type, true));
   }
 
   // From here on `old` is made of the bits of `drawn`.
-  ValueId keep_as_bits(const Operator& op, ValueId drawn, ValueId old) {
+  ValueId keep_as_bits(const Operator& op, ValueId drawn, ValueId old, DType dtype) {
     const Value& mask = graph_.value(old);
     Shape packed = mask.type.shape;
     packed.back() /= 8;
     const ValueId bits = add(like(op, "magis.pack_bits", {{drawn}}), mask.name + "_bits",
                              contiguous_type(DType::u8, packed));
     Operator unpack = like(op, "magis.unpack_bits", {{bits}});
-    unpack.args.push_back({Symbol{std::string(torch_word(mask.type.dtype))}});
-    const ValueId unpacked = add(std::move(unpack), mask.name, mask.type, true);
+    unpack.args.push_back({Symbol{std::string(torch_word(dtype))}});
+    const ValueId unpacked =
+        add(std::move(unpack), mask.name, contiguous_type(dtype, mask.type.shape), true);
     rebuilder_.replace(old, unpacked);
     return unpacked;
   }
@@ -222,6 +235,15 @@ class Opening {
     const ValueId quotient =
         add(like(op, "aten.div.Tensor", {{summed}, {weight}}), loss.name, loss.type, true);
     rebuilder_.replace(op.results[0], quotient);
+  }
+
+  void open_loss(const Operator& op) {
+    const Loss* loss = find_loss(op);
+    MAGIS_CHECK(loss != nullptr, op.info->name << " has no opened form");
+    if (loss->is_backward) return open_backward(op, *loss);
+    const ValueId sum = add(with_reduction(op, loss->reduction), name(op) + "_sum",
+                            graph_.value(op.results[0]).type);
+    divide(op, sum, elements(op.args[0]));
   }
 
   void open_mean(const Operator& op) {
@@ -297,6 +319,9 @@ class Opening {
 
   const Graph& graph_;
   Rebuilder rebuilder_;
+  std::set<OpId> scaled_draws_;
+  std::set<OpId> dissolved_;  // their divisions
+  std::map<OpId, ScaledMask> products_;
 };
 
 }  // namespace
@@ -306,14 +331,20 @@ std::vector<OpId> openable_masks(const Graph& graph) {
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     if (is_drawn_whole(graph, graph.op(OpId(i)))) found.emplace_back(i);
   }
+  for (const ScaledMask& mask : scaled_masks(graph)) {
+    found.push_back(mask.divide);
+    found.insert(found.end(), mask.multiply.begin(), mask.multiply.end());
+  }
+  std::ranges::sort(found);
   return found;
 }
 
 std::vector<OpId> openable_operators(const Graph& graph) {
-  std::vector<OpId> found;
+  std::vector<OpId> found = openable_masks(graph);
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     if (is_openable(graph, graph.op(OpId(i)))) found.emplace_back(i);
   }
+  std::ranges::sort(found);
   return found;
 }
 
@@ -325,8 +356,7 @@ OpenedGraph open(const Graph& graph, std::span<const OpId> ops) {
     if (std::ranges::find(ops, OpId(i)) == ops.end()) {
       opening.copy(op);
     } else {
-      MAGIS_CHECK(is_openable(graph, op), op.info->name << " has no opened form");
-      opening.open(op);
+      opening.open(OpId(i));
     }
     while (opened.origin.size() < opening.op_count()) opened.origin.push_back(OpId(i));
   }

@@ -118,6 +118,35 @@ output aux "" %g
       << cuda;
 }
 
+// 1 / 0.9 in float32; on a CPU one kernel would take more memory than the two that there are.
+TEST(Opening, AppliesScaledMasksByOneKernelOnCuda) {
+  const std::string draw =
+      R"(%mask = magis.bernoulli([8,16], [16,1], 0.9, dtype=torch.float32, device=device("cuda")) : f32[8,16]
+%share = aten.div.Scalar(%mask, 0.9) : f32[8,16]
+%y = aten.mul.Tensor(%x, %share) : f32[8,16]
+%z = aten.mul.Tensor(%share, %y) : f32[8,16]
+)";
+  const std::string statements = "batch %x \"x\" : f32[8,16]\n" + draw;
+  const std::string end = "output aux \"\" %z\n";
+  EXPECT_EQ(
+      opened(statements + end, "cuda"),
+      R"(%mask_mask = magis.bernoulli([8,16], [16,1], 0.9, dtype=torch.bool, device=device("cuda")) : bool[8,16]
+%mask_bits = magis.pack_bits(%mask_mask) : u8[8,2]
+%mask = magis.unpack_bits(%mask_bits, torch.bool) : bool[8,16]
+%y = aten.native_dropout_backward(%x, %mask, 1.1111111640930176) : f32[8,16]
+%z = aten.native_dropout_backward(%y, %mask, 1.1111111640930176) : f32[8,16]
+)");
+  const std::string left = "%share = aten.div.Scalar(%mask, 0.9)";
+  EXPECT_NE(opened(statements + end).find(left), std::string::npos);
+  for (const std::string also : {"%n = aten.neg(%share) : f32[8,16]\noutput aux \"n\" %n\n",
+                                 "%n = aten.neg(%mask) : f32[8,16]\noutput aux \"n\" %n\n",
+                                 "output aux \"n\" %share\n", "output aux \"n\" %mask\n",
+                                 "%n = aten.mul.Tensor(%share, %share) : f32[8,16]\n"
+                                 "output aux \"n\" %n\n"}) {
+    EXPECT_NE(opened(statements + also + end, "cuda").find(left), std::string::npos) << also;
+  }
+}
+
 // Which elements of other layouts are dropped is another question; nothing is drawn for p = 0.
 TEST(Opening, LeavesDropoutWholeWhereTheSameDrawIsNotCertain) {
   for (const std::string call :

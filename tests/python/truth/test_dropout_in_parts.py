@@ -76,6 +76,36 @@ def test_16_bits_stay_whole_on_a_cpu() -> None:
     assert "magis.pack_bits" not in opened
 
 
+DRAW = '[6,5,16], [80,16,1], 0.9, dtype=torch.float32, device=device("cuda")'
+ATTENTION = f"""magis 1
+device cuda
+batch %x "x" : f32[6,5,16]
+%mask = magis.bernoulli({DRAW}) : f32[6,5,16]
+%share = aten.div.Scalar(%mask, 0.9) : f32[6,5,16]
+%y = aten.mul.Tensor(%x, %share) : f32[6,5,16]
+%z = aten.mul.Tensor(%y, %share) : f32[6,5,16]
+output aux "z" %z
+"""
+
+
+def test_masks_of_cuda_graphs_are_applied_with_the_same_bits() -> None:
+    """By the kernel that a GPU has for it; here it is two, of the same arithmetic."""
+    regions = _core.fission_regions(_core.Graph.parse(ATTENTION), device="rtx3090", limit=1)
+    text = regions.split_batch(4).text()
+    assert text.count("aten.native_dropout_backward(") == 2
+    assert "aten.div.Scalar" not in text
+    here = text.replace("device cuda", "device cpu").replace('device("cuda")', 'device("cpu")')
+    torch.manual_seed(1)
+    x = torch.randn(6, 5, 16)
+    x[0, 0, 0], x[1] = float("inf"), -x[1].abs()
+    torch.manual_seed(2)
+    share = torch.empty(6, 5, 16).bernoulli_(0.9) / 0.9
+    expected = (x * share) * share
+    torch.manual_seed(2)
+    (found,) = step_of(_core.Plan.program_order(_core.Graph.parse(here)))([x])
+    assert torch.equal(found.view(torch.int32), expected.view(torch.int32))
+
+
 def test_parts_compute_what_the_whole_does() -> None:
     graph = _core.Graph.parse(TEXT)
     truth = FissionCheck(TEXT, seed=1)

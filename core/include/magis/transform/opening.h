@@ -20,11 +20,14 @@ namespace magis {
 //                            sum, on the gradient divided by that number
 //   mean, mean.dim           sum, divided by the number of elements
 //   magis.bernoulli          the same draw as bools, packed into bits, and unpacked: from there on
-//                            an ordinary operator that is split and computed again
+//                            an ordinary operator that is split and computed again. In a CUDA
+//                            graph, divided by the probability of ones and multiplied with: applied
+//                            by the kernel of native_dropout's backward, as bools
 //   native_dropout           its mask drawn by itself on a tensor of no meaning, kept as bits, too;
 //                            the kernel of its backward applies it
 std::vector<OpId> openable_operators(const Graph& graph);
-// The random masks among them: opening these changes no bit of any result.
+// The random masks among them, and what applies them: opening these changes no bit of any result.
+// They are opened all or none.
 std::vector<OpId> openable_masks(const Graph& graph);
 
 struct OpenedGraph {
