@@ -7,7 +7,8 @@
 //       next use keep -> stays held;   any kind of recompute, or no next use -> let go
 //   after an operator for whose sake a chain made copies:
 //       each copy stays held if the next use is keep or recompute, or recompute_late and the
-//       operator is not before the one that it names; recompute_anew, swap, or no next use -> let go
+//       operator is not before the one that it names; recompute_anew, swap, or no next use -> let
+//       go
 // A next use in mode swap holds as keep does, but for the gap: the held copy is let go where the
 // gap begins, and a copy loaded from the host is held from where it ends. An output's own tensor is
 // never let go. Letting go only says that no later use reads this copy.

@@ -23,8 +23,7 @@ Mode LocalSearch::later_mode(EdgeId edge) {
   const int begin = evaluator_.previous_position(edge) + 1;
   const int use = evaluator_.use_position(edge);
   const auto between = static_cast<std::size_t>(std::max(1, use - begin));
-  const int need =
-      evaluator_.first_need(edge, begin + static_cast<int>(random_.below(between)));
+  const int need = evaluator_.first_need(edge, begin + static_cast<int>(random_.below(between)));
   return need < use ? Mode::late(evaluator_.op_at(need)) : Mode::recompute_anew;
 }
 

@@ -134,9 +134,9 @@ batch %x "x" : f32[16,16]
 output loss "" %f
 )";
   const auto with = [&](Mode mode) {
-    return lowered(text, {{{"d", "b"}, Mode::recompute},
-                          {{"e", "b"}, Mode::recompute_anew},
-                          {{"f", "a"}, mode}});
+    return lowered(
+        text,
+        {{{"d", "b"}, Mode::recompute}, {{"e", "b"}, Mode::recompute_anew}, {{"f", "a"}, mode}});
   };
   constexpr OpId kD(3);
   constexpr OpId kE(4);

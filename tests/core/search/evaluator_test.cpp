@@ -81,8 +81,9 @@ void edit_at_random(Subject& subject, test::Random& random) {
     const EdgeId edge(static_cast<std::size_t>(random.below(subject.problem.edge_op.size())));
     if (!subject.problem.droppable[edge]) return;
     const Mode late = Mode::late(OpId(static_cast<std::size_t>(random.below(count))));
-    const Mode modes[] = {Mode::keep,           Mode::keep, Mode::recompute, Mode::recompute,
-                          Mode::recompute_anew, Mode::swap, late,            late};
+    const Mode modes[] = {
+        Mode::keep, Mode::keep, Mode::recompute, Mode::recompute, Mode::recompute_anew, Mode::swap,
+        late,       late};
     evaluator.set_mode(edge, modes[random.below(std::size(modes))]);
   } else {
     if (random.below(8) == 0) fill_all_gaps(evaluator);
