@@ -236,7 +236,7 @@ class Updates:
 
 def _bytes(value: Value) -> int:
     assert value.fake is not None
-    return value.fake.numel() * value.fake.dtype.itemsize
+    return int(value.fake.numel() * value.fake.dtype.itemsize)
 
 
 def _by_dtype(values: Iterable[Value]) -> list[Value]:

@@ -9,6 +9,7 @@ hear of it.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,7 +87,7 @@ class Replicas:
             averaging.abandon()
             self._conclude([], error)
         except ReplicaError as lost:
-            error.add_note(f"The other processes could not be told: {lost}")
+            warnings.warn(f"the other processes could not be told: {lost}", stacklevel=2)
 
     def _check_modes(self, updates: bool) -> None:
         if internals.in_join(self._wrapper):

@@ -35,11 +35,8 @@ def _connected(rank: int, count: int, folder: str, scenarios: tuple[Scenario, ..
     )
     for number, (function, *args) in enumerate(scenarios):
         os.environ["MAGIS_CACHE_DIR"] = f"{folder}/cache-{rank}-{number}"
-        try:
-            function(rank, *args)
-        except Exception as error:
-            error.add_note(f"in {function.__name__}{tuple(args)}")
-            raise
+        print(f"process {rank}: {function.__name__}{tuple(args)}", flush=True)  # shown on failure
+        function(rank, *args)
     # One that is gone while another still communicates makes gloo abort there.
     dist.barrier()
     Path(f"{folder}/done-{rank}").touch()
