@@ -61,3 +61,16 @@ function slowDoubleClicks() {
   data.runs.forEach((_, index) => { delete byId(`memory-${index}`).dataset.listens; });
   memoryFigures();
 }
+
+// Texts of a figure that lie on each other (boxes are higher than letters): labels of axes, words on
+// lines and on the peak.
+function overlaps(id) {
+  const texts = [...document.querySelectorAll(`#${id} .xtick text, #${id} .ytick text, #${id} .y2tick text, #${id} .annotation-text, #${id} .xtitle, #${id} .ytitle, #${id} .y2title`)];
+  const boxes = texts.map((entry) => [entry.textContent, entry.getBoundingClientRect()]).filter(([, box]) => box.width > 0);
+  const found = [];
+  boxes.forEach(([words, a], at) => boxes.slice(at + 1).forEach(([others, b]) => {
+    const across = Math.min(a.right, b.right) - Math.max(a.left, b.left), down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (across > 1 && down > 6) found.push(`${words} | ${others}`);
+  }));
+  return found;
+}

@@ -69,6 +69,8 @@ def check_figures(browser: Browser, report: Report) -> None:
     # The heights that are drawn reach the plan's peaks exactly, thinned out or not.
     for index, peak in enumerate((report.captured_peak_bytes, report.promised_peak_bytes)):
         assert browser.evaluate(f"highestDrawn({index})") == peak
+    for figure in ("memory-0", "memory-1", "engines-figure", "progress-figure"):
+        assert browser.evaluate(f"overlaps('{figure}')") == [], figure
     for tree in ("live-modules", "live-sources"):
         assert browser.evaluate(f"rootValue('{tree}')") == report.promised_peak_bytes
 
@@ -302,6 +304,31 @@ def test_printing_is_light_and_leaves_no_trace(browser: Browser, tmp_path: Path)
     browser.print(SHOTS / "unet.pdf")
     assert (SHOTS / "unet.pdf").read_bytes().startswith(b"%PDF")
     assert browser.errors == []
+
+
+def test_without_scripts_nothing_is_empty(browser: Browser, tmp_path: Path) -> None:
+    _, report = planned(zoo_graph("unet", "tiny"), 0.6, states=2_000)
+    page = tmp_path / "unet.html"
+    report.html(page)
+    shown = "getComputedStyle(entry).display !== 'none' && entry.getClientRects().length > 0"
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.call("Page.navigate", url=page.resolve().as_uri())
+        browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
+        headings = browser.evaluate(
+            f"[...document.querySelectorAll('h2')].filter((entry) => {shown})"
+            ".map((entry) => entry.textContent)"
+        )
+        assert headings == ["Memory over time", "What was decided, and why"]
+        word = f"[document.getElementById('unscripted')].some((entry) => {shown})"
+        assert browser.evaluate(word)
+        assert not browser.evaluate(word.replace("unscripted", "search"))
+        assert browser.evaluate("document.querySelectorAll('#drawing path').length") == 2
+        browser.screenshot(SHOTS / "unet-unscripted.png")
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    opened(browser, page)
+    assert not browser.evaluate(word)
 
 
 def test_a_step_without_operators(browser: Browser, tmp_path: Path) -> None:
