@@ -131,6 +131,40 @@ def test_nothing_gained_is_said_first(magis: Magis, small: Path) -> None:
     assert done.out.startswith("NOTHING WAS GAINED: the peak stays 224.25 KiB")
 
 
+def test_the_bound_on_time(magis: Magis, small: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    options = (
+        "--memory-limit",
+        "200000",
+        "--no-fission",
+        "--rules",
+        "remat",
+        "--state-budget",
+        "99",
+    )
+    asked = ("optimize", small, *options, "--time-bound")
+    data = magis(*asked, "-o", plan, "--json").json
+    bound = data["time_bound"]
+    assert data["baseline_seconds"] <= bound["seconds"] <= data["seconds"]
+    assert bound["gap"] == pytest.approx(data["seconds"] / bound["seconds"] - 1)
+    assert (bound["least_bytes"], bound["missing"], bound["in_parts"]) == (None, "", False)
+    for shown in (magis(*asked).out, magis("inspect", plan).out):
+        assert re.search(r"time bound +\S+ \S+; the plan (is .* above|reaches) it", shown)
+    assert magis("optimize", small, *options, "--json").json["time_bound"] is None
+
+
+def test_the_bound_on_time_where_it_cannot_be_had(
+    magis: Magis, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = magis("optimize", small, "--latency-limit", "1.1", "--time-bound")
+    assert_user_error(done, "--time-bound is on the time within a --memory-limit: give that")
+    done = magis("optimize", small, "--frontier", "--time-bound")
+    assert_user_error(done, "--frontier finds the plans for all limits, and --time-bound asks")
+    monkeypatch.setattr("magis.bounds.programme.find_spec", lambda name: None)
+    done = magis("optimize", small, "--memory-limit", "90%", "--time-bound")
+    assert_user_error(done, "HiGHS", "pip install 'magis[bounds]'")
+
+
 def test_a_limit_below_the_lower_bound(magis: Magis, small: Path, tmp_path: Path) -> None:
     done = magis("optimize", small, "--memory-limit", "100000", "-o", tmp_path / "plan.json")
     assert_user_error(

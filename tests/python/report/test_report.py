@@ -10,6 +10,7 @@ from rich.console import Console
 
 from magis.report import Report
 from magis.report.reserved import Reserved
+from magis.report.time_bound import TimeBound
 
 MIB = 2**20
 
@@ -202,4 +203,20 @@ def test_a_report_keeps_reserved_memory() -> None:
     assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
     assert pickle.loads(pickle.dumps(report)) == report
     older = {key: value for key, value in GOOD.to_json().items() if "reserved" not in key}
+    assert Report.from_json(older) == GOOD
+
+
+def test_a_report_keeps_the_bound_on_time() -> None:
+    report = replace(GOOD, time_bound=TimeBound(seconds=0.115, gap=0.12 / 0.115 - 1))
+    lines = str(report).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("  time bound"))
+    assert lines[at : at + 2] == [
+        "  time bound   115 ms; the plan is 4.3 % above it",
+        "               no plan of these operators in this order, without swapping, is faster "
+        "within the limit",
+    ]
+    assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
+    assert pickle.loads(pickle.dumps(report)) == report
+    assert GOOD.to_json()["time_bound"] is None
+    older = {key: value for key, value in GOOD.to_json().items() if key != "time_bound"}
     assert Report.from_json(older) == GOOD

@@ -14,7 +14,13 @@ from torch import nn
 
 import magis
 from magis import _core
-from magis.errors import CaptureError, LimitError, LimitNotMetError, MagisError
+from magis.errors import (
+    CaptureError,
+    LimitError,
+    LimitNotMetError,
+    MagisError,
+    MissingExtraError,
+)
 from magis.runtime import planner
 
 X = torch.ones(2)
@@ -37,6 +43,7 @@ X = torch.ones(2)
             "strategy='random' is not understood; choose one of default, paper",
         ),
         ({"strategy": "paper", "batch_parts": 2}, "leave batch_parts out"),
+        ({"time_bound": True}, "time_bound=True is on the time within a memory_limit: give that"),
         ({"time_budget": -1}, "time_budget=-1 must be a number that is at least 0"),
         ({"time_budget": "10s"}, "time_budget='10s' must be a number"),
         ({"plan_cache": 0}, "plan_cache=0 must be a number that is at least 1"),
@@ -67,6 +74,19 @@ def test_a_limit_below_the_lower_bound_quotes_it_and_what_dominates():
     assert f"{bound.lower_bound_bytes:,} bytes" in message
     assert bound.lower_bound_reason in message
     assert "Give a higher limit, or a smaller batch" in message
+
+
+def test_the_bound_on_time_is_in_the_report(monkeypatch):
+    model, batch = Network(), token_batch(64)
+    step = plan(model, cross_entropy, batch, memory_limit=0.8, time_bound=True)
+    bound = step.report.time_bound
+    assert 0 < bound.seconds <= step.report.seconds
+    assert bound.gap == pytest.approx(step.report.seconds / bound.seconds - 1)
+    assert bound.rows()[0] in str(step.report)
+    assert plan(model, cross_entropy, batch, memory_limit=0.8).report.time_bound is None
+    monkeypatch.setattr("magis.bounds.programme.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="HiGHS"):
+        plan(model, cross_entropy, batch, memory_limit=0.8, time_bound=True)
 
 
 def never_met(monkeypatch):
