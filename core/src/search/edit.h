@@ -22,7 +22,15 @@ struct MoveOperator {
   int position = 0;
 };
 
-using Edit = std::variant<SetModes, MoveOperator>;
+// One tensor is there in place of another: neither alone fits, or pays.
+struct ExchangeModes {
+  EdgeId first;
+  Mode first_mode;
+  EdgeId second;
+  Mode second_mode;
+};
+
+using Edit = std::variant<SetModes, MoveOperator, ExchangeModes>;
 
 void apply_edit(Evaluator& evaluator, const Edit& edit);
 

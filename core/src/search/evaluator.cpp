@@ -400,13 +400,12 @@ int Evaluator::first_need(EdgeId edge, int from) const {
   return use;
 }
 
-int Evaluator::last_need(EdgeId edge) const {
+int Evaluator::last_need(EdgeId edge, int before) const {
   const TensorId tensor = problem_.edge_tensor[edge];
-  const int use = use_position(edge);
-  for (int k = use - 1; k > previous_position(edge); --k) {
+  for (int k = before - 1; k > previous_position(edge); --k) {
     if (asks_for(tensor, k)) return k;
   }
-  return use;
+  return use_position(edge);
 }
 
 Picoseconds Evaluator::exposed() const {

@@ -107,6 +107,7 @@ class Evaluator {
   OpId op_at(int position) const { return order_[at(position)]; }
   int position(OpId op) const { return position_[op]; }
   int use_position(EdgeId edge) const { return position_[problem_.edge_op[edge]]; }
+  EdgeId first_use_from(TensorId tensor, int position) const;  // at or after it
   // Where the previous use of the same tensor is, or else where it is made.
   int previous_position(EdgeId edge) const { return position_[previous_op(edge)]; }
   // From where on the tensor is there for this use; use_position(edge) if it is made for it.
@@ -117,8 +118,9 @@ class Evaluator {
   // The first position from `from` on whose chain looks for the tensor of `edge`, or that of the
   // use.
   int first_need(EdgeId edge, int from) const;
-  // The last position before the use whose chain looks for its tensor, or that of the use.
-  int last_need(EdgeId edge) const;
+  // The last position in front of `before` whose chain looks for the tensor of `edge`, or that of
+  // the use, if there is none since the previous one.
+  int last_need(EdgeId edge, int before) const;
   // What the program waits for copies, where time() leaves it out: it counts them where they never
   // overlap with computing. Lowers the schedule: slow.
   Picoseconds exposed() const;
@@ -170,9 +172,8 @@ class Evaluator {
   bool has_previous(EdgeId edge) const;
   EdgeId next_use(EdgeId edge) const;  // invalid if it is the last
   OpId previous_op(EdgeId edge) const;
-  EdgeId first_use_from(TensorId tensor, int position) const;  // at or after it
-  bool live_at(TensorId tensor, int position) const;           // across the segment's front border
-  bool stays_after(EdgeId edge) const;  // the tensor is not let go after this use
+  bool live_at(TensorId tensor, int position) const;  // across the segment's front border
+  bool stays_after(EdgeId edge) const;                // the tensor is not let go after this use
 
   // ---- changes with a record
   void add_carry(int first, int last, Bytes bytes);

@@ -134,17 +134,23 @@ int rank(Mode mode) {
 
 }  // namespace
 
-// The tensor is there sooner.
+// By `mode` the tensor would be there sooner than it is.
+bool Greedy::is_sooner(EdgeId edge, Mode mode) const {
+  const Mode now = evaluator_.mode(edge);
+  if (rank(mode) != rank(now)) return rank(mode) < rank(now);
+  return mode.kind() == Mode::recompute_late &&
+         evaluator_.position(mode.late_from()) < evaluator_.position(now.late_from());
+}
+
 void Greedy::list_returns(EdgeId edge) {
   returns_.clear();
   for (const Mode mode : {Mode::keep, Mode::recompute}) {
-    if (rank(mode) < rank(evaluator_.mode(edge))) returns_.push_back(mode);
+    if (is_sooner(edge, mode)) returns_.push_back(mode);
   }
-  if (evaluator_.mode(edge) != Mode::recompute_anew) return;
-  const int need = evaluator_.last_need(edge);
-  if (need < evaluator_.use_position(edge)) {
-    returns_.push_back(Mode::late(evaluator_.op_at(need)));
-  }
+  if (holds(evaluator_.mode(edge)) || evaluator_.mode(edge) == Mode::recompute) return;
+  const int need = evaluator_.last_need(edge, evaluator_.held_from(edge));
+  if (need == evaluator_.use_position(edge)) return;
+  returns_.push_back(Mode::late(evaluator_.op_at(need)));
 }
 
 void Greedy::tighten(Bytes allowed) {
@@ -176,7 +182,7 @@ void Greedy::tighten(Bytes allowed) {
     for (const Saving& saving : savings) {
       const std::size_t mark = evaluator_.mark();
       const Picoseconds time = evaluator_.time();
-      if (rank(saving.edit.mode) >= rank(evaluator_.mode(saving.edit.edge))) continue;
+      if (!is_sooner(saving.edit.edge, saving.edit.mode)) continue;
       evaluator_.set_mode(saving.edit.edge, saving.edit.mode);
       budget_.count_evaluated();
       if (evaluator_.feasible() && evaluator_.peak() <= allowed && evaluator_.time() < time) {

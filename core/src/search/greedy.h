@@ -62,6 +62,7 @@ class Greedy {
   void collect(Bytes target);
   bool meet_target(Bytes target, Incumbent& incumbent);
   bool apply_best(Bytes target);
+  bool is_sooner(EdgeId edge, Mode mode) const;
   void list_returns(EdgeId edge);
 
   Evaluator& evaluator_;

@@ -52,7 +52,60 @@ Edit LocalSearch::move() {
   return MoveOperator{evaluator_.op_at(from), std::clamp(to, 0, count - 1)};
 }
 
+// A use whose tensor is not there yet where that of `edge` begins to be, and which is made near it:
+// in the same chain, or by an operator close to its own.
+EdgeId LocalSearch::dropped_near(EdgeId edge) {
+  constexpr std::size_t kReach = 4;
+  const Problem& problem = evaluator_.problem();
+  const OpId producer = problem.producer[problem.edge_tensor[edge]];
+  const int from = evaluator_.held_from(edge);
+  std::ptrdiff_t distance = 1 + static_cast<std::ptrdiff_t>(random_.below(kReach));
+  if (random_.chance(0.5)) distance = -distance;
+  OpId other;
+  if (holds(evaluator_.mode(edge))) {
+    const auto position = evaluator_.position(producer) + distance;
+    if (position < 0 || position >= evaluator_.op_count()) return {};
+    other = evaluator_.op_at(static_cast<int>(position));
+  } else {
+    const std::span<const OpId> chain = evaluator_.chain_at(from);
+    const auto place = (std::ranges::find(chain, producer) - chain.begin()) + distance;
+    if (place < 0 || place >= std::ssize(chain)) return {};
+    other = chain[static_cast<std::size_t>(place)];
+  }
+  const auto results = problem.results[Problem::row(other)];
+  if (results.empty()) return {};
+  const TensorId tensor = results[random_.below(results.size())];
+  const int after = std::max(from, evaluator_.position(other)) + 1;
+  const EdgeId use = evaluator_.first_use_from(tensor, after);
+  if (!use.valid() || !problem.droppable[use] || holds(evaluator_.mode(use))) return {};
+  return evaluator_.held_from(use) > from ? use : EdgeId();
+}
+
+// The tensor of one use goes, from where it is held on, and another one stays from there.
+std::optional<Edit> LocalSearch::exchange() {
+  const std::vector<EdgeId>& edges = scorer_.edges();
+  const EdgeId edge = edges[random_.below(edges.size())];
+  const int from = evaluator_.held_from(edge);
+  if (!evaluator_.problem().droppable[edge] || from + 1 >= evaluator_.use_position(edge)) return {};
+  const EdgeId other = dropped_near(edge);
+  if (!other.valid()) return {};
+  if (evaluator_.mode(edge) == Mode::keep) {
+    return ExchangeModes{edge, Mode::recompute, other, Mode::keep};
+  }
+  const int next = evaluator_.first_need(edge, from + 1);
+  const bool again = next < evaluator_.use_position(edge);
+  return ExchangeModes{edge, again ? Mode::late(evaluator_.op_at(next)) : Mode::recompute_anew,
+                       other, Mode::late(evaluator_.op_at(from))};
+}
+
 Edit LocalSearch::propose() {
+  constexpr double kExchange = 0.2;
+  constexpr int kTries = 4;
+  if (random_.chance(kExchange)) {
+    for (int i = 0; i < kTries; ++i) {
+      if (const std::optional<Edit> edit = exchange()) return *edit;
+    }
+  }
   const double kind = random_.uniform();
   if (kind < 0.6) return edit_of_use();
   if (kind < 0.8 && !classes_.empty()) return edit_of_class();

@@ -2,6 +2,7 @@
 // beyond the best schedule.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,8 @@ class LocalSearch {
   Edit edit_of_use();
   Edit edit_of_class();
   Edit move();
+  std::optional<Edit> exchange();
+  EdgeId dropped_near(EdgeId edge);
   Mode other_mode(Mode mode);
   Mode later_mode(EdgeId edge);
 
