@@ -20,6 +20,7 @@ PYTHON = [
     "_torch_internals",
     "_torch_dynamo",
     "files",
+    "functional_forms",
     "zoo",
     "measure",
     "capture",

@@ -26,11 +26,11 @@ from magis import _torch_internals as internals
 from magis._torch_internals import OpOverload
 from magis.capture import operators
 from magis.capture.fakes import TrueFakeTensorMode
-from magis.capture.functional_forms import run_functionally, writes_unseen, written
 from magis.capture.ir import Site
 from magis.capture.reads import Reader, is_mask, shaped_by_data
 from magis.capture.written_layouts import lay_out_written
 from magis.errors import CaptureError
+from magis.functional_forms import run_functionally, writes_unseen, written
 
 _aten = torch.ops.aten
 STAMP = "magis_site"

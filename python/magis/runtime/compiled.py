@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import magis.capture.operators  # noqa: F401  plans may use these
-from magis.capture.functional_forms import find_functional_form
 from magis.capture.text import DTYPE_WORDS
 from magis.errors import PlanError
+from magis.functional_forms import find_functional_form
 from magis.runtime.final_gradients import TELL, telling_code
 from magis.runtime.host_pool import HostPool
 from magis.timing.in_step import MARK, PART, Marks, marked_code

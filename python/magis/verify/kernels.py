@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from magis.capture.functional_forms import find_functional_form
 from magis.errors import PlanError
+from magis.functional_forms import find_functional_form
 
 
 def find_operator(name: str) -> Callable[..., Any]:
