@@ -171,6 +171,19 @@ def test_small_steps_are_exact_too():
     assert most == step.report.transient_peak_bytes
 
 
+@pytest.mark.parametrize("convolution", [nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d])
+def test_a_gradient_that_a_kernel_makes_unasked_is_in_the_promise(convolution):
+    model = convolution(32, 32, 3, padding=1)
+    model.weight.requires_grad_(False)  # larger than what it is applied to
+    x = torch.randn(2, 32, *[4] * (model.weight.dim() - 2))
+    step = plan(model, lambda m, x: m(x).square().mean(), (x,))
+    step(x)
+    model.zero_grad()
+    with internals.AllocationRecorder() as recorder:
+        step(x)
+    assert max(accumulate(recorder.changes())) == step.report.transient_peak_bytes
+
+
 def test_a_kernel_whose_memory_grows_with_its_operands_values_is_measured_at_its_most():
     measured = scratch_of(
         with_measured_scratch(
