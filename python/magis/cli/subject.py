@@ -65,7 +65,7 @@ def _subject(text: str, path: Path) -> Subject:
 
     if text.lstrip().startswith("{"):
         return _saved_plan(text, path)
-    if any(line.strip() == "program" for line in text.splitlines()):
+    if any(line.strip() == "program" for line in text.split("\n")):
         plan = parse_plan(text, str(path))
         return Subject(plan.graph, plan, None, None)
     return Subject(parse_graph(text, str(path)), None, None, None)

@@ -253,7 +253,7 @@ def _first_difference(planned: str, ours: str) -> str:
 
 def _body(text: str) -> list[str]:
     header = ("meta ", "site ")
-    lines = (line for line in text.splitlines() if line and not line.startswith(header))
+    lines = (line for line in text.split("\n") if line and not line.startswith(header))
     return [re.sub(r" @\d+(?= |$)", "", line) for line in lines]
 
 

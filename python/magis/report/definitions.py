@@ -40,7 +40,7 @@ def definitions(text: str) -> Iterator[Definition]:
     """From canonical text of a graph or a plan, in the text's order."""
     types: dict[str, str] = {}
     sites: dict[str | None, tuple[str, str]] = {None: ("", "")}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line == "program":
             return
         if site := _SITE.match(line):

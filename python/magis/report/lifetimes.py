@@ -41,7 +41,7 @@ def storage_of(graph: _core.Graph) -> Callable[[str], str]:
     """
     tensors = {tensor.name for tensor in graph.tensors}
     base: dict[str, str] = {}
-    for line in graph.text().splitlines():
+    for line in graph.text().split("\n"):
         match = _DEFINITION.match(line)
         if match and match[2] and match[1][1:] not in tensors:
             base[match[1][1:]] = match[2][1:]

@@ -83,7 +83,7 @@ def read_loops(text: str) -> GraphLoops:
     sites = {"": ("", "")}
     open_loops: list[SplitLoop] = []
     with_backward: set[str] = set()
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if site := _SITE.match(line):
             sites[site[1]] = tuple(json.loads(text, strict=False) for text in site.groups()[1:])
             continue

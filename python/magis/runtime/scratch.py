@@ -51,7 +51,7 @@ def with_measured_scratch(graph_text: str) -> str:
             missing.setdefault(signature, op)
     _measured.update(_measure(missing, document))
 
-    lines = graph_text.splitlines()
+    lines = graph_text.removesuffix("\n").split("\n")
     for name, op in document.operators.items():
         scratch = _measured.get(signatures[name], 0)
         if scratch and not op.scratch:
@@ -66,8 +66,8 @@ def with_parts_measured(plan_text: str, captured_text: str) -> str:
     What stands there was estimated from the whole operator's, or from that of the operator in whose
     place it stands.
     """
-    captured = {_SCRATCH.sub("", line) for line in captured_text.splitlines()}
-    lines = plan_text.splitlines()
+    captured = {_SCRATCH.sub("", line) for line in captured_text.split("\n")}
+    lines = plan_text.removesuffix("\n").split("\n")
     for op in parse(plan_text).operators.values():
         bare = _SCRATCH.sub("", lines[op.line - 1])
         if bare not in captured:

@@ -192,7 +192,7 @@ def parse(text: str) -> Document:
     the wrong side of a loop's begin or end.
     """
     document = Document()
-    lines = [_Line(line, number) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [_Line(line, number) for number, line in enumerate(text.split("\n"), 1)]
     lines = [line for line in lines if line.tokens]
     if not lines or [token for _, token in lines[0].tokens] != ["magis", "1"]:
         raise PlanError("line 1: expected 'magis 1'")
