@@ -35,6 +35,9 @@ def report_html(
     return f'<div class="magis-report">{"".join(parts)}</div>'
 
 
+_ONE_LINE = ";white-space:nowrap"  # a word, or how often
+
+
 def _escaped(text: str) -> str:
     return html.escape(printable(text))
 
@@ -42,7 +45,10 @@ def _escaped(text: str) -> str:
 def _table(rows: list[tuple[str, ...]]) -> str:
     lines = [
         "<tr>"
-        + "".join(f'<td style="text-align:left">{_escaped(cell.strip())}</td>' for cell in row)
+        + "".join(
+            f'<td style="text-align:left{_ONE_LINE if column == 0 else ""}">{_escaped(cell.strip())}</td>'
+            for column, cell in enumerate(row)
+        )
         + "</tr>"
         for row in rows
     ]

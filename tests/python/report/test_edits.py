@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import viewer_plans
 
 from magis import _core
 from magis.report.edits import find_edits
@@ -57,6 +58,7 @@ def test_a_recomputed_operator() -> None:
         "source": "model.py:3",
         "times": 1,
         "bytes": 32,
+        "parts": 1,
     }
     exp = _core.Plan.program_order(_core.Graph.parse(GRAPH)).simulate("cpu").timeline[0]
     assert seconds == pytest.approx(exp.end - exp.start)
@@ -164,6 +166,7 @@ def test_a_tensor_that_leaves_for_the_host() -> None:
         "source": "net.py:3",
         "times": 2,
         "bytes": 512,
+        "parts": 1,
     }
     assert after.copy_seconds == pytest.approx(3 * copy_seconds)
     assert (after.bytes_to_host, after.bytes_to_device) == (512, 1024)
@@ -176,3 +179,29 @@ def test_a_tensor_that_leaves_for_the_host() -> None:
         ("load", "h.2"),
     ]
     assert all(point.end - point.start == pytest.approx(copy_seconds) for point in after.copies)
+
+
+def test_what_runs_in_parts_is_told_of_a_whole_step() -> None:
+    plan = viewer_plans.split_bert()  # it recomputes and swaps inside its loop
+    after = plan.simulate("cpu")
+    edits = find_edits(plan, _core.Plan.program_order(plan.graph).simulate("cpu"), after)
+    again = [edit for edit in edits if edit["kind"] == "recompute"]
+    swaps = [edit for edit in edits if edit["kind"] == "swap"]
+    assert {edit["parts"] for edit in (*again, *swaps)} >= {2}
+    costs: dict[str, float] = {}
+    ran = [point.result for point in after.timeline if point.operator not in BOUNDS]
+    for result, (_, seconds) in zip(ran, plan.run_costs("cpu"), strict=True):
+        name, _, copy = result.partition(".")
+        if copy:
+            costs[name] = costs.get(name, 0.0) + seconds
+    runs = [point.result for point in after.timeline]
+    assert {edit["tensor"]: edit["seconds"] for edit in again} == pytest.approx(costs)
+    for edit in again:
+        extra = sum(result.startswith(edit["tensor"] + ".") for result in runs)
+        assert edit["times"] == edit["parts"] * extra
+    assert sum(edit["seconds"] for edit in swaps) == pytest.approx(after.copy_seconds)
+    moved = sum(edit["times"] * edit["bytes"] for edit in swaps)
+    assert moved == pytest.approx(after.bytes_to_device)
+
+
+BOUNDS = ("magis.begin", "magis.end")

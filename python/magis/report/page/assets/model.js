@@ -124,7 +124,7 @@ function stepLines(run, step) {
 function peakPlace(run, moment) {
   const row = run.moments.operator[moment];
   if (row === undefined || row < 0) return "";
-  const where = text(run.operators.module[row]) || text(run.operators.source[row]);
+  const where = text(run.operators.module[row]) || text(run.operators.source[row]).split("/").pop();
   return text(run.operators.operator[row]) + (where ? ` of ${where}` : "");
 }
 
