@@ -35,7 +35,7 @@ def report_html(
     return f'<div class="magis-report">{"".join(parts)}</div>'
 
 
-_ONE_LINE = ";white-space:nowrap"  # a word, or how often
+_LEFT = "text-align:left"
 
 
 def _escaped(text: str) -> str:
@@ -43,11 +43,12 @@ def _escaped(text: str) -> str:
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
+    styles = [_LEFT + ";white-space:nowrap", *(_LEFT for _ in rows[0][1:])] if rows else []
     lines = [
         "<tr>"
         + "".join(
-            f'<td style="text-align:left{_ONE_LINE if column == 0 else ""}">{_escaped(cell.strip())}</td>'
-            for column, cell in enumerate(row)
+            f'<td style="{style}">{_escaped(cell.strip())}</td>'
+            for style, cell in zip(styles, row, strict=True)
         )
         + "</tr>"
         for row in rows
