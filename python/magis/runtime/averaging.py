@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from magis.errors import ReplicaError
+from magis.errors import MagisError, ReplicaError
 
 
 class Averaging:
@@ -79,6 +79,23 @@ class Averaging:
                 self._start(gradient)
         self._wait()
         return absent
+
+    def finish_before(self, optimizer: torch.optim.Optimizer) -> None:
+        """The same where an update by the optimizer follows, which all processes make alike: what
+        others average is there, too. Raises MagisError if this process has a gradient that they do
+        not average.
+        """
+        for path, average in self.finish().items():
+            self._parameters[path].grad = average
+        updated = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for path, parameter in self._parameters.items():
+            alone = path not in self._order and parameter.grad is not None
+            if alone and id(parameter) in updated:
+                raise MagisError(
+                    f"{path} has a gradient in some processes only: with the optimizer in the step "
+                    "all must have the same. Leave optimizer= out, and call optimizer.step() after "
+                    "the step"
+                )
 
     def average(self, gradients: Sequence[torch.Tensor]) -> None:
         """Of gradients that are not in the order."""

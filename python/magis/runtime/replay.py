@@ -63,7 +63,7 @@ def run_eager(
             loss.backward()
     if optimizer is not None:
         if averaging is not None:
-            averaging.finish()
+            averaging.finish_before(optimizer.optimizer)
         optimizer.step_eagerly()
     return pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), opened(result))
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from replica_support import Network, batches, loss_fn
+from replica_support import Network, batches, loss_fn, raises
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import magis
 from magis._torch_internals import TorchDispatchMode
+from magis.errors import MagisError, TornStep
 from magis.measure import measure_peak
 from magis.runtime.replicas import Replicas
 
@@ -118,6 +119,45 @@ def update_in_step(
     assert bitwise or limit > 1 or dist.get_world_size() > 2
     check_equal(ours.state_dict(), theirs.state_dict(), bitwise)
     check_promise(step, data[0])
+
+
+def branches(model: nn.Module, x: torch.Tensor, which: int) -> torch.Tensor:
+    found: torch.Tensor = model(x, which).square().sum()
+    return found
+
+
+def update_eagerly(rank: int) -> None:
+    """A call without a plan makes the updates that the others make, or none."""
+    torch.manual_seed(0)
+    plain = Branches()
+    ours = DistributedDataParallel(copy.deepcopy(plain), find_unused_parameters=True)
+    theirs = DistributedDataParallel(plain, find_unused_parameters=True)
+    mine, other = sgd(ours.parameters()), sgd(theirs.parameters())
+    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(rank))
+    step = magis.optimize(
+        *(ours, branches, (x, 0)),
+        optimizer=mine,
+        on_new_shape="eager",
+        memory_limit=1.0,
+        time_budget=0.1,
+    )
+    for _ in range(2):
+        short = x[: 16 - 4 * rank]  # no batch of the second process's plan
+        step(short, 0)
+        branches(theirs, short, 0).backward()
+        other.step()
+        other.zero_grad()
+    assert step.eager_calls == 2 * rank
+    check_equal(ours.state_dict(), theirs.state_dict(), bitwise=True)
+    before = copy.deepcopy(ours.state_dict())
+    if rank == 0:
+        with raises(TornStep, "process 1 failed in this step"):
+            step(x, 0)
+    else:
+        with raises(MagisError, "second.weight has a gradient"):
+            step(x, 1)
+        check_equal(ours.state_dict(), before, bitwise=True)
+        ours.zero_grad()
 
 
 class Events(TorchDispatchMode):

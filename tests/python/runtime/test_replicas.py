@@ -39,6 +39,7 @@ def test_two_processes_with_the_optimizer_in_the_step(tmp_path: Path) -> None:
         *(2, tmp_path),
         (training.update_in_step, training.adamw, None, [16], 1.0),
         (training.update_in_step, training.sgd, 0.1, [16, 24], 1.5),
+        (training.update_eagerly,),
         (failures.other_gradients,),
     )
 
