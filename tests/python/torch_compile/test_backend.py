@@ -123,6 +123,26 @@ def test_recomputing_and_splitting_in_float64() -> None:
     assert reports[0].promised_peak_bytes <= 0.5 * reports[0].baseline_peak_bytes
 
 
+def test_dropout_in_parts_and_again_in_float64() -> None:
+    def noisy(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return (F.dropout(model(F.dropout(x, 0.2)), 0.4) ** 2).sum()
+
+    torch.manual_seed(0)
+    blocks = [nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.3)) for _ in range(6)]
+    batch = (torch.randn(512, 64, dtype=torch.float64),)
+    reports: list[Report] = []
+    assert_as_eager(
+        *(noisy, nn.Sequential(*blocks).double(), batch),
+        tolerance=1e-9,
+        memory_limit="45%",
+        time_budget=2.0,
+        on_plan=reports.append,
+    )
+    assert reports[0].promised_peak_bytes < 0.6 * reports[0].baseline_peak_bytes
+    assert reports[0]._plan is not None
+    assert reports[0]._plan.graph.loop_count or reports[0].recomputed
+
+
 @pytest.mark.parametrize("limit", ["100%", "60%", "45%"])
 def test_the_peak_is_as_promised(limit: str) -> None:
     model, x = layers(), torch.randn(512, 64)

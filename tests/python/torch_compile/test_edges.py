@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from compile_support import compiled
 from torch import nn
 from torch.nn import functional as F
@@ -136,6 +138,22 @@ def test_what_cannot_be_planned_is_said() -> None:
     q = torch.randn(1, 1, 128, 16)
     with pytest.raises(Exception, match=r"flex_attention, which is not an operator with a schema"):
         compiled(lambda q: flex_attention(q, q, q).sum())(q)
+
+
+def test_a_compiled_module_in_distributed_data_parallel(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2)), torch.randn(3, 4)
+    model(x).square().sum().backward()
+    expected = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        wrapped = nn.parallel.DistributedDataParallel(compiled(model))
+        wrapped(x).square().sum().backward()
+    finally:
+        dist.destroy_process_group()
+    for found, gradient in zip([p.grad for p in model.parameters()], expected, strict=True):
+        torch.testing.assert_close(found, gradient)
 
 
 def test_recurrent_layers_and_convolutions() -> None:
