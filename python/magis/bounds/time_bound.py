@@ -13,7 +13,7 @@ from magis.bounds.programme import Programme, require_solver
 from magis.bounds.recomputation import Facts, Relaxation
 from magis.report.time_bound import TimeBound
 
-MOST_OPERATORS = 150  # about as many as take seconds
+MOST_OPERATORS = 200  # about as many as take seconds
 SECONDS = 10.0  # for each programme, of which there are at most two
 # Shares that are taken for 0.
 _NOTHING = 1e-9

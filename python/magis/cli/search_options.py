@@ -137,7 +137,7 @@ AskTimeBound = Annotated[
     typer.Option(
         "--time-bound",
         help="Also say how fast such a plan can be at all within --memory-limit: no plan of these "
-        "operators in this order, without swapping, is faster. For graphs of up to 150 operators; "
+        "operators in this order, without swapping, is faster. For graphs of up to 200 operators; "
         "takes seconds.",
     ),
 ]

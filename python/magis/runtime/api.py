@@ -131,7 +131,7 @@ def optimize(
             beside the promised ones. For a step's first plan. 0: plans are not run.
         time_bound: with a memory limit, `step.report.time_bound` says how fast a plan can be:
             none of the same operators in the same order, without swapping, is faster within it.
-            For graphs of up to 150 operators; takes seconds, and the package highspy.
+            For graphs of up to 200 operators; takes seconds, and the package highspy.
         tolerance: largest difference that the comparison allows, relative to the larger of 1 and a
             tensor's largest value;
             None asks for equal bits, but for the rounding of sums that are added up part by part

@@ -219,6 +219,38 @@ def test_never_above_any_program_that_the_simulator_runs(seed: int) -> None:
         assert least.least_bytes <= min(fastest) - graph.persistent_bytes
 
 
+def test_a_run_again_just_before_what_it_reads_is_written_to() -> None:
+    """h (1 unit, 4 of scratch) is read after the update of w, which it read; big (5 units) leaves
+    no room for it while g (1) is made. It runs again between g and the update: g, h and scratch
+    are 6 units then, as big and g were, beside the loss."""
+    graph = core.Graph.parse(
+        """magis 1
+device cpu
+
+param %w "w" : f32[64,64]
+batch %x "x" : f32[64,64]
+
+%h = aten.mm(%x, %w) : f32[64,64] scratch 65536
+%loss = aten.sum(%x) : f32[]
+%big = aten.cat([%x, %x, %x, %x, %x]) : f32[320,64]
+%big_t = aten.permute(%big, [1,0]) : f32[64,320]{1,64}
+%g = aten.mm(%big_t, %big) : f32[64,64] backward
+%done = aten.sub_.Tensor(%w, %g) : none backward
+%out = aten.mm(%h, %h) : f32[64,64] backward
+
+output loss "" %loss
+output param "w" %w
+output aux "out" %out
+"""
+    )
+    structure = core.structure(graph, device=PROFILE)
+    assert [op.name for op in structure.operators] == ["h", "loss", "big", "g", "done", "out"]
+    peak, seconds, _ = plan_of(graph, structure, [0, 1, 2, 3, 0, 4, 5]).footprint(PROFILE)
+    within = 6 * 64 * 64 * 4 + 4
+    assert peak == graph.persistent_bytes + within
+    assert bound_within(facts_of(graph), within).seconds == pytest.approx(seconds)
+
+
 # ---- of plans
 
 
@@ -271,10 +303,10 @@ def test_no_bound_for_plans_that_swap() -> None:
 
 
 def test_no_bound_for_large_graphs_and_where_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = core.Plan.program_order(chain(90))
+    plan = core.Plan.program_order(chain(110))
     found = time_bound(plan, PROFILE, 10**9)
-    assert found.missing == "181 operators; it is found for 150 at most"
-    monkeypatch.setattr(module, "MOST_OPERATORS", 200)
+    assert found.missing == "221 operators; it is found for 200 at most"
+    monkeypatch.setattr(module, "MOST_OPERATORS", 300)
     monkeypatch.setattr(module, "SECONDS", 0.0)
     limit = int(0.4 * plan.simulate(PROFILE).peak_bytes)
     assert time_bound(plan, PROFILE, limit).missing == "it was not found within 0 s"
