@@ -101,7 +101,7 @@ class Programme:
         y = np.where(np.isfinite(high), y, np.maximum(y, 0))
         sides = y * np.where(y > 0, low, np.where(y < 0, high, 0))
         weights = np.repeat(y, np.diff(self.starts)) * np.array(self.values)
-        columns, count = np.array(self.columns), len(self.cost)
+        columns, count = np.array(self.columns, np.intp), len(self.cost)
         cost = np.array(self.cost)
         reduced = cost - np.bincount(columns, weights, count)
         lower, upper = np.array(self.lower), np.array(self.upper)
@@ -124,6 +124,9 @@ def require_solver() -> None:
 def _silence() -> Iterator[None]:
     """The first solver of a process prints a line of its own to the output, whatever its options
     say."""
+    if sys.stdout is None:  # closed
+        yield
+        return
     sys.stdout.flush()
     kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)

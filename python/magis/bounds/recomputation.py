@@ -108,7 +108,7 @@ class Relaxation:
         self.programme = Programme()
         self.excess: int | None = None
         if excess:
-            most = (sum(facts.size.values()) + max(facts.scratch)) / limit
+            most = (sum(facts.size.values()) + max(facts.scratch, default=0)) / limit
             # Every tensor twice: once kept, once made again.
             self.excess = self.programme.variable(1, high=2 * most + 1)
         self.runs: dict[tuple[int, int], int] = {}

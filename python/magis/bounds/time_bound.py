@@ -45,7 +45,7 @@ def bound_within(facts: Facts, limit: int) -> TimeBound:
     """Of an order, within `limit` bytes without inputs; a plan's gap is not known here."""
     limit = max(limit, 1)
     found = _solve(Relaxation(facts, limit).programme)
-    if found.end == "none fits":
+    if found.end == "none may fit":
         excess = _solve(Relaxation(facts, limit, excess=True).programme)
         if excess.proven > _NOTHING:
             return TimeBound(least_bytes=math.ceil(limit * (1 + excess.proven)))
@@ -64,7 +64,7 @@ def first_runs(plan: _core.Plan, structure: _core.Structure) -> list[int]:
 
 
 class _Solved(NamedTuple):
-    end: Literal["optimal", "none fits", "too long"]
+    end: Literal["optimal", "none may fit", "too long"]
     proven: float  # no solution costs less; 0 at least, as no cost is negative
 
 
@@ -73,8 +73,9 @@ def _solve(programme: Programme) -> _Solved:
 
     status = highspy.HighsModelStatus
     solver = programme.solve(SECONDS)
-    if solver.getModelStatus() == status.kInfeasible:
-        return _Solved("none fits", 0.0)
+    # Rows without columns are not looked at: the programme of what the limit lacks has one.
+    if solver.getModelStatus() in (status.kInfeasible, status.kModelEmpty):
+        return _Solved("none may fit", 0.0)
     multipliers = np.array(solver.getSolution().row_dual)
     proven = programme.proven_minimum(multipliers) if multipliers.size else 0.0
     optimal = solver.getModelStatus() == status.kOptimal

@@ -321,6 +321,16 @@ def test_no_plan_fits() -> None:
     assert found.rows()[1] == ("no plan of these operators in this order, without swapping, fits")
 
 
+def test_graphs_in_which_nothing_can_run_again() -> None:
+    head = 'magis 1\ndevice cpu\n\nbatch %x "x" : f32[8,8]\n\n'
+    one = core.Graph.parse(head + '%y = aten.relu(%x) : f32[8,8]\n\noutput aux "y" %y\n')
+    plan = core.Plan.program_order(one)
+    assert time_bound(plan, PROFILE, 512).gap == pytest.approx(0)
+    assert time_bound(plan, PROFILE, 511).least_bytes == 512
+    none = core.Plan.program_order(core.Graph.parse(head + 'output aux "x" %x\n'))
+    assert time_bound(none, PROFILE, 256) == TimeBound(seconds=0.0)
+
+
 # ---- in words
 
 
