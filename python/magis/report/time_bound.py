@@ -12,6 +12,7 @@ from magis.report.text import bytes_text, percent_text, seconds_text
 class TimeBound:
     """A lower bound on the time of all plans within a limit that differ from one plan in what they
     recompute alone: the same operators, first run in the same order, nothing kept on the host.
+    Bytes and seconds are counted as the plan's own promise counts them.
 
     Exactly one of `seconds`, `least_bytes` and `missing` is set.
     """
