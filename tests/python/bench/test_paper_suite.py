@@ -352,6 +352,21 @@ def test_four_cells_of_28_may_lie_above_the_papers() -> None:
     assert judged(dict.fromkeys(above[:5], 0.01))[bar] is False
 
 
+def test_the_authors_graphs_take_what_they_say_where_moving_is_free() -> None:
+    settings = Settings(variants=("authors",), profiles=("reference",), planners=("pytorch",))
+    cells_of_baselines = [
+        settings.plan(name, "authors", "reference", "pytorch", "latency 1.1")
+        for name in workloads.names("authors")
+    ]
+    records = [
+        Record(cell, "", cells.compute(cell, workloads.GRAPHS)) for cell in cells_of_baselines
+    ]
+    verdict = verdicts(settings, Results(records))[0]
+    assert verdict.bar.startswith("authors' graphs: time within 1 %")
+    assert verdict.holds, verdict.words
+    assert "unetpp (time -0.0%, all counted +2.8%, peak +5.8%)" in verdict.words
+
+
 def test_ablations_that_come_out_ahead_are_named() -> None:
     settings = Settings(variants=("paper",), quick=True)
     memories = {"magis-paper": 0.5, "L = 2": 0.4, "L = 8": 0.6, "random fission": 0.5}
