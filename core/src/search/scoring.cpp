@@ -28,9 +28,11 @@ void Scorer::focus(const Evaluator& evaluator, Bytes target) {
   overflow_.focus(evaluator, target);
   front_peak_.assign(count + 1, 0);
   back_peak_.assign(count + 1, 0);
+  last_excess_.assign(count + 1, -1);
   for (std::size_t k = 0; k < count; ++k) {
     const Bytes bytes = evaluator.bytes_at(static_cast<int>(k));
     front_peak_[k + 1] = std::max(front_peak_[k], bytes);
+    last_excess_[k + 1] = bytes > target ? static_cast<int>(k) : last_excess_[k];
   }
   for (std::size_t k = count; k-- > 0;) {
     back_peak_[k] = std::max(back_peak_[k + 1], evaluator.bytes_at(static_cast<int>(k)));
@@ -53,10 +55,14 @@ Mode Scorer::dropping_mode(const Evaluator& evaluator, EdgeId edge) {
   return Mode::keep;
 }
 
-// Where a chain's copy is held and later chains look for it too: held from the next one of these.
+// Where a chain's copy is held, and chains beyond the last excess of memory look for it too: held
+// from the first one of these.
 bool Scorer::score_later(const Evaluator& evaluator, EdgeId edge, Scored& later) const {
-  const int next = evaluator.first_need(edge, evaluator.held_from(edge) + 1);
-  if (next >= evaluator.use_position(edge)) return false;
+  const int use = evaluator.use_position(edge);
+  const int excess = last_excess_[static_cast<std::size_t>(use)];
+  if (excess <= evaluator.held_from(edge)) return false;
+  const int next = evaluator.first_need(edge, excess + 1);
+  if (next >= use) return false;
   later.edit = {edge, Mode::late(evaluator.op_at(next))};
   later.gain.time = problem_.time[problem_.producer[problem_.edge_tensor[edge]]];
   return score_absence(static_cast<std::size_t>(evaluator.held_from(edge) + 1),

@@ -57,6 +57,7 @@ class Scorer {
   // Over positions.
   std::vector<Bytes> front_peak_;  // most bytes before a position
   std::vector<Bytes> back_peak_;   // most bytes from a position on
+  std::vector<int> last_excess_;   // the last position before it with bytes above the target
 };
 
 }  // namespace magis
