@@ -314,7 +314,9 @@ def test_without_scripts_nothing_is_empty(browser: Browser, tmp_path: Path) -> N
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         browser.call("Page.navigate", url=page.resolve().as_uri())
-        browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
+        browser.wait_for(
+            "document.readyState === 'complete' && document.querySelector('footer') !== null"
+        )
         headings = browser.evaluate(
             f"[...document.querySelectorAll('h2')].filter((entry) => {shown})"
             ".map((entry) => entry.textContent)"
