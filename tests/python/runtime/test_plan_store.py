@@ -115,7 +115,7 @@ def test_nothing_is_kept_where_that_was_asked_for(searches: list[object]) -> Non
         (lambda text: text.replace("\\nprogram\\nrun ", "\\nprogram\\nwalk ", 1), "walk"),
         (
             lambda text: text.replace('"promised_peak_bytes": ', '"promised_peak_bytes": 1'),
-            "an independent count",
+            "its plan comes to",
         ),
         (lambda text: text.replace('"format": 1', '"format": 2'), "in format 2"),
     ],
