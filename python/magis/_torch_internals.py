@@ -66,6 +66,7 @@ __all__ = [
     "is_written_base",
     "node_sequence_number",
     "note_step",
+    "note_sync",
     "optimizer_hooks",
     "optimizer_silenced",
     "plain_checkpoint",
@@ -487,6 +488,11 @@ def buffers_to_broadcast(wrapper: DistributedDataParallel) -> list[torch.Tensor]
     buffers = list(wrapper.modules_buffers) if wrapper._check_sync_bufs_pre_fwd() else []
     wrapper.require_forward_param_sync = wrapper.require_backward_grad_sync
     return buffers
+
+
+def note_sync(wrapper: DistributedDataParallel, syncs: bool) -> None:
+    """Of a step that other processes ran. Relies on: as buffers_to_broadcast."""
+    wrapper.require_forward_param_sync = syncs
 
 
 def version(tensor: torch.Tensor) -> int:

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms import Join
 from torch.nn.parallel import DistributedDataParallel
 
 from magis import _torch_internals as internals
 from magis.errors import MagisError, ReplicaError
 from magis.runtime.averaging import Averaging, shares_of, together
+from magis.runtime.replica_join import Joining
 
 
 class Replicas:
@@ -44,6 +46,7 @@ class Replicas:
         self._shares = shares_of(self.count, self._trained().values())
         self._order: list[str] = []  # in which gradients are averaged, agreed on by all
         self._told = False  # while planning: all know of a failure
+        self._joining = self._new_joining()
 
     @property
     def module(self) -> nn.Module:
@@ -68,9 +71,11 @@ class Replicas:
         self._check_modes(updates)
         averages = self._averages and self._wrapper.require_backward_grad_sync
         if averages:
-            self.averaging = Averaging(self._group, self._order, self._trained(), self._shares)
+            self.averaging = self._new_averaging()
         try:
-            self._broadcast_buffers()
+            with together(self.count, "beginning the step"):
+                source = self._joining.begin(averages)
+            self._broadcast_buffers(source)
             yield
             if self.averaging is not None:
                 self._average_rest(self.averaging)
@@ -93,7 +98,7 @@ class Replicas:
         if internals.in_join(self._wrapper):
             raise MagisError(
                 "DistributedDataParallel.join() takes part in its own all-reduces, not in those of "
-                "a planned step: leave it out, and give all processes equally many batches"
+                "a planned step: use step.join() in its place"
             )
         if updates and not self._wrapper.require_backward_grad_sync:
             raise MagisError(
@@ -101,12 +106,18 @@ class Replicas:
                 "step each is used up in it: leave no_sync() out, or plan without optimizer="
             )
 
-    def _broadcast_buffers(self) -> None:
+    def _new_averaging(self) -> Averaging:
+        return Averaging(self._group, self._order, self._trained(), self._shares)
+
+    def _broadcast_buffers(self, source: int) -> None:
+        self._broadcast(internals.buffers_to_broadcast(self._wrapper), source)
+
+    def _broadcast(self, tensors: list[torch.Tensor], source: int) -> None:
         with together(self.count, "broadcasting buffers"), torch.no_grad():
-            first = dist.get_global_rank(self._group, 0)
+            sender = dist.get_global_rank(self._group, source)
             running = [
-                dist.broadcast(buffer, src=first, group=self._group, async_op=True)
-                for buffer in internals.buffers_to_broadcast(self._wrapper)
+                dist.broadcast(tensor, src=sender, group=self._group, async_op=True)
+                for tensor in tensors
             ]
             for work in running:
                 work.wait()
@@ -144,6 +155,36 @@ class Replicas:
         if failed:
             self._exchange(None, error, "in this step; its gradients are of no use")
         return [bool(flag) for flag in anywhere]
+
+    # ---- unequally many batches
+
+    def join(self) -> Join:
+        """Around steps of which some processes have fewer."""
+        return Join([self._joining])
+
+    def shadow(self, source: int, syncs: bool) -> None:
+        """Takes part in a step of the others."""
+        self._broadcast_buffers(source)
+        internals.note_sync(self._wrapper, syncs)
+        if not syncs:
+            return
+        averaging = self._new_averaging()
+        averaging.abandon()
+        trained = self._trained()
+        anywhere = self._conclude([], None)
+        late = [path for path, found in zip(trained, anywhere, strict=True) if found]
+        averaging.average(
+            [torch.zeros_like(trained[path]) for path in late if path not in self._order]
+        )
+
+    def end_join(self, source: int) -> None:
+        """That process's model becomes everybody's, and steps are as before."""
+        self._broadcast([*self.module.parameters(), *self.module.buffers()], source)
+        self._joining = self._new_joining()
+
+    def _new_joining(self) -> Joining:
+        device = next((p.device for p in self.module.parameters()), torch.device("cpu"))
+        return Joining(self, device, self._group)
 
     def _trained(self) -> dict[str, nn.Parameter]:
         ignored = internals.ignored_parameters(self._wrapper)

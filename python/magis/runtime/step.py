@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.distributed.algorithms import Join
 
 from magis import _core
 from magis.capture import differentiated_twice, differentiated_twice_words
@@ -193,6 +194,21 @@ class Step:
         captured = self.report.captured
         name = "" if captured is None else captured_fingerprint(captured)
         write_plan(path, self.plan, self.report, name)
+
+    def join(self) -> Join:
+        """Around a loop in which some of several processes have fewer batches: `with step.join():`
+        in place of DistributedDataParallel's. A process that has no more sends zeros, and in the
+        end gets the model of the last one. Raises MagisError where there are no other processes, or
+        with the optimizer in the step, whose state would not come along.
+        """
+        if self._workshop.replicas is None:
+            raise MagisError("join() is for the processes of a DistributedDataParallel")
+        if self._workshop.optimizer is not None:
+            raise MagisError(
+                "with the optimizer in the step a process without batches would miss its updates: "
+                "leave optimizer= out, or give all processes equally many batches"
+            )
+        return self._workshop.replicas.join()
 
     def __repr__(self) -> str:
         report = self.report

@@ -160,6 +160,24 @@ def update_eagerly(rank: int) -> None:
         ours.zero_grad()
 
 
+def uneven(rank: int) -> None:
+    """A process that has no more batches takes part in the others' steps."""
+    torch.manual_seed(rank)
+    plain = Network()
+    ours, theirs = (DistributedDataParallel(m) for m in (copy.deepcopy(plain), plain))
+    data = batches(rank, 4)
+    step = magis.optimize(ours, loss_fn, data[0], memory_limit=1.0, exact=True, time_budget=0.1)
+    for model, run in ((ours, step), (theirs, lambda x, y: loss_fn(theirs, x, y).backward())):
+        optimizer = sgd(model.parameters())
+        with step.join() if model is ours else model.join():
+            for x, y in data[: 2 if rank == 0 else 4]:
+                run(x, y)
+                optimizer.step()
+                optimizer.zero_grad()
+    check_equal(ours.state_dict(), theirs.state_dict(), bitwise=True)
+    step(*data[0])  # nobody waits for anything more than before
+
+
 class Events(TorchDispatchMode):
     """What a step computes and sends, in its order."""
 

@@ -29,6 +29,7 @@ def test_two_processes(tmp_path: Path) -> None:
         (training.train, 1, [16], {"static_graph": True}),
         (training.branch,),
         (training.hooks,),
+        (training.uneven,),
         (training.planners,),
         (training.without_gradients,),
     )
@@ -100,8 +101,12 @@ def test_what_a_planned_step_cannot_follow() -> None:
     step = planned(model, optimizer=optimizer)
     with model.no_sync(), pytest.raises(MagisError, match="leave no_sync"):
         step(*batches(0, 1)[0])
-    with pytest.raises(MagisError, match="give all processes equally many batches"), model.join():
+    with pytest.raises(MagisError, match=r"use step\.join"), model.join():
         step(*batches(0, 1)[0])
+    with pytest.raises(MagisError, match="would miss its updates"):
+        step.join()
+    with pytest.raises(MagisError, match="processes of a DistributedDataParallel"):
+        planned(Network()).join()
     model.register_comm_hook(None, lambda _, bucket: bucket)
     with pytest.raises(MagisError, match="has a communication hook"):
         planned(model)
