@@ -85,7 +85,8 @@ def chart(traces: Sequence[Trace], x: str, y: str, **layout: Any) -> Chart:
         "data": list(traces),
         "layout": {
             "xaxis": {"title": {"text": x}} | layout.pop("xaxis", {}),
-            "yaxis": {"title": {"text": y}, "rangemode": "tozero"} | layout.pop("yaxis", {}),
+            "yaxis": {"title": {"text": y}, "rangemode": "tozero", "automargin": True}
+            | layout.pop("yaxis", {}),
             "legend": {"orientation": "h", "y": -0.2},
             "margin": {"l": 60, "r": 20, "t": 20, "b": 60},
             "height": 440,
