@@ -55,9 +55,10 @@ function newRange(figure, change, end) {
 // elsewhere, is none.
 function onDoubleClick(figure, back) {
   let presses = [];
-  figure.addEventListener("mousedown", (event) => { presses = [presses[presses.length - 1], event.clientX]; }, true);
+  figure.addEventListener("mousedown", (event) => { presses = [presses[presses.length - 1], event]; }, true);
   figure.on("plotly_doubleclick", () => {
-    if (Math.abs(presses[1] - presses[0]) < 10) back();
+    const [first, second] = presses;
+    if (first && Math.hypot(second.clientX - first.clientX, second.clientY - first.clientY) < 10) back();
     return false;
   });
 }
