@@ -35,6 +35,7 @@ for line in sys.stdin:
     gc.unfreeze()
     gc.collect()
     torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float32)
     print(json.dumps([printed.getvalue(), error]), file=answers, flush=True)
 """
 

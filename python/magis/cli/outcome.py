@@ -61,7 +61,7 @@ def _rendered(view: RenderableType) -> str:
     # Names and paths are shown as they are: no markup, no emoji, no colours for numbers.
     console = _PlainConsole(markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
-        console.print(view)
+        console.print(view, crop=False)  # lines grow where something is written out
     return captured.get()
 
 

@@ -154,6 +154,17 @@ def test_control_characters_of_files_are_shown_and_not_obeyed(magis: Magis, tmp_
 UNSEEN = "\u202e\u2066\u2028\u200b"
 
 
+# Lines that end before, in and after what is written out.
+@pytest.mark.parametrize("depth", range(0, 80, 9))
+def test_a_long_path_is_written_out_whole(depth: int, magis: Magis, tmp_path: Path) -> None:
+    path = tmp_path / f"{'x' * depth}{UNSEEN}.magis"
+    path.write_text(SMALL)
+    plan = tmp_path / f"{'y' * depth}{UNSEEN}.json"
+    done = magis("optimize", path, "--latency-limit", "2", "--state-budget", "50", "-o", plan)
+    spelled = UNSEEN.encode("unicode_escape").decode()
+    assert f"{'y' * depth}{spelled}.json" in done.out.replace("\n", "")
+
+
 def test_what_nobody_sees_is_written_out(magis: Magis, tmp_path: Path) -> None:
     text = SMALL.replace("net.layers", f"net{UNSEEN}.layers")
     text = text.replace("small.py", f"small{UNSEEN}.py").replace("bitwise", f"bitwise{UNSEEN}")

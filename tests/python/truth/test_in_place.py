@@ -20,6 +20,7 @@ FORMS = {form[0]: form for form in _core.in_place_forms()}
 
 _MEASURE = """
 import json
+import magis.capture.operators
 from magis import _core
 from magis.verify.evaluator import find_operator
 
@@ -48,6 +49,8 @@ def sample(operator, argument, dtype, transposed):
         return tensor(name, torch.float32, transposed) > 0.5
     if name == "index":
         return torch.randperm(SHAPE[0])
+    if kind == "List[Tensor]" and name == "later":
+        return []
     if name == "indices":
         return [torch.randperm(SHAPE[0])]
     if name == "value" and kind == "Tensor":
@@ -70,6 +73,8 @@ def call(operator, form, position, dtype, transposed):
         return None  # not in place in 16 bits on a CPU
     torch.manual_seed(3)
     function = find_operator(operator)
+    if not hasattr(function, "_schema"):  # the verifier's own form of what PyTorch knows, too
+        function = getattr(torch.ops.magis, operator.partition(".")[2]).default
     arguments = function._schema.arguments
     args = [sample(operator, a, dtype, transposed) for a in arguments if not a.kwarg_only]
     kwargs = {a.name: sample(operator, a, dtype, transposed) for a in arguments if a.kwarg_only}
