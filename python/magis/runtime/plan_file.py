@@ -214,7 +214,10 @@ def checked_report(
     for field, what in _COUNTED.items():
         told, found = getattr(report, field), getattr(counted, field)
         if told != found:
-            raise _untrue(saved, name, f"{what} of {bytes_text(told)}", bytes_text(found))
+            words = [bytes_text(told), bytes_text(found)]
+            if words[0] == words[1]:
+                words = [f"{told:,} bytes", f"{found:,} bytes"]
+            raise _untrue(saved, name, f"{what} of {words[0]}", words[1])
     for field, what in _TIMED.items():
         told, found = getattr(report, field), getattr(counted, field)
         if not math.isclose(told, found, rel_tol=1e-6, abs_tol=1e-12):

@@ -107,6 +107,18 @@ def test_an_edited_promise_is_refused(
     assert not (tmp_path / "plan.html").exists()
 
 
+def test_a_promise_off_by_one_byte_is_refused_in_bytes(
+    magis: Magis, made: Path, tmp_path: Path
+) -> None:
+    content = json.loads((made / "tight.json").read_text())
+    peak = content["report"]["promised_peak_bytes"]
+    content["report"]["promised_peak_bytes"] += 1
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(content))
+    told = f"says a peak of {peak + 1:,} bytes, and its plan comes to {peak:,} bytes"
+    assert_user_error(magis("inspect", plan), f"{plan}: {told}", "make it again")
+
+
 def test_what_was_done_is_told_from_the_plan(magis: Magis, made: Path, tmp_path: Path) -> None:
     content = json.loads((made / "tight.json").read_text())
     told = content["report"]["edits"]
