@@ -189,8 +189,16 @@ function listen(id, run, index) {
     memoryFigure(run, index, 0, axisEnd(run));
     if (index === state.run) enginesFigure(0, run.seconds);
   });
-  figure.on("plotly_click", (event) => {
-    const point = event.points.find((found) => found.customdata !== undefined);
-    if (point) showStep(index, point.customdata);
-  });
+  figure.on("plotly_click", ({ event }) => showStep(index, stepUnder(figure, event.clientX)));
+}
+
+// The step that a place on the screen shows. The points that come with a click are those the mouse
+// hovered over up to 50 ms before.
+function stepUnder(figure, clientX) {
+  const { left, width } = figure.querySelector(".nsewdrag").getBoundingClientRect();
+  const [from, to] = figure.layout.xaxis.range;
+  const at = from + (clientX - left) / width * (to - from);
+  const { x, customdata } = figure.data.find((trace) => trace.name === "hover");
+  const distance = (place) => Math.abs(x[place] - at);
+  return customdata[x.reduce((nearest, _, place) => (distance(place) < distance(nearest) ? place : nearest), 0)];
 }
