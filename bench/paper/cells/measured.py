@@ -24,6 +24,8 @@ from magis import measure
 from magis.errors import MagisError
 
 if TYPE_CHECKING:
+    from planners.problem import Problem
+
     from cells.subjects import Subject, Way
     from magis.runtime.refinement import Refinement
 
@@ -74,20 +76,28 @@ class Bench:
         memory = found.transient_peak_bytes / base.transient_peak_bytes
         return memory, found.seconds / base.seconds
 
-    def accumulated(self, parts: int) -> core.Plan | None:
-        from planners import Task
-        from planners.microbatch import MicroBatches
+    # Of what peers run, which is the graph as it was captured.
 
-        task = Task(graph=self.graph, device=self.refinement.device, memory_limit=1)
-        return MicroBatches((parts,)).plan(task).plan
+    def accumulated(self, parts: int) -> core.Plan | None:
+        from planners.microbatch import splits
+        from planners.recompute import eager_order
+
+        for _, problem in splits(self.problem, (parts,)):
+            return problem.plan(eager_order(problem))
+        return None
 
     def saving(self, budget: float) -> core.Plan:
         from planners.joint_graph import JointGraph
-        from planners.problem import Problem
         from planners.recompute import saving
 
-        problem = Problem.of(self.graph, self.refinement.device)
-        return problem.plan(saving(problem, JointGraph(problem).saved(budget)))
+        saved = JointGraph(self.problem).saved(budget, "flops")
+        return self.problem.plan(saving(self.problem, saved))
+
+    @property
+    def problem(self) -> Problem:
+        from planners.problem import Problem
+
+        return Problem.of(self.graph, self.refinement.device)
 
     # ---- ways
 
