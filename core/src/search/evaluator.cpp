@@ -24,7 +24,6 @@ void Evaluator::Segment::clear() {
   chain.clear();
   holds.clear();
   asked.clear();
-  asked_filter = 0;
 }
 
 Evaluator::Evaluator(const Problem& problem)
@@ -38,6 +37,7 @@ Evaluator::Evaluator(const Problem& problem)
       row_begin_(problem.edge_op.size(), 0),
       row_end_(problem.edge_op.size(), 0),
       holder_(problem.edge_op.size()),
+      asking_(problem.bytes.size()),
       segments_(problem.time.size()),
       copied_(problem.bytes.size(), 0),
       visited_(problem.bytes.size(), 0),
@@ -51,7 +51,6 @@ Evaluator::Evaluator(const Problem& problem)
   carry_.resize(count + 1);
   carry_steps_.resize(count + 2);
   top_.resize(count);
-  asked_.resize(count);
   dirty_.resize(count / 64 + 1);
   for (const Picoseconds time : problem.time) base_time_ += time;
   for (std::size_t t = 0; t < problem.bytes.size(); ++t) {
@@ -115,6 +114,7 @@ void Evaluator::load(const Decisions& decisions) {
   std::ranges::fill(gaps_of_, 0);
   std::ranges::fill(carry_steps_, 0);
   for (Segment& segment : segments_) segment.clear();
+  for (std::vector<OpId>& asking : asking_) asking.clear();
   IdMap<TensorId, int32_t> filled(problem_.bytes.size(), 0);
   for (int k = 0; k < op_count(); ++k) {
     const OpId op = order_[at(k)];
@@ -238,9 +238,9 @@ void Evaluator::release(EdgeId edge) {
 
 // Segments from `first` to `last` whose chains depended on the tensor's presence.
 void Evaluator::mark_asking(TensorId tensor, int first, int last) {
-  if (chains_ == 0) return;
-  for (int k = first; k <= last; ++k) {
-    if (asks_for(tensor, k)) mark_dirty(k);
+  for (const OpId op : asking_[tensor]) {
+    const int position = position_[op];
+    if (first <= position && position <= last) mark_dirty(position);
   }
 }
 
@@ -305,7 +305,17 @@ void Evaluator::replace_segment(OpId op, int position, Segment& next, Segment& p
   chains_ += int{!stored.asked.empty() || !stored.chain.empty()} -
              int{!previous.asked.empty() || !previous.chain.empty()};
   top_[at(position)] = stored.top;
-  asked_[at(position)] = stored.asked_filter;
+  replace_asked(op, previous, stored);
+}
+
+void Evaluator::replace_asked(OpId op, const Segment& previous, const Segment& next) {
+  if (previous.asked == next.asked) return;
+  for (const TensorId tensor : previous.asked) {
+    std::vector<OpId>& asking = asking_[tensor];
+    *std::ranges::find(asking, op) = asking.back();
+    asking.pop_back();
+  }
+  for (const TensorId tensor : next.asked) asking_[tensor].push_back(op);
 }
 
 void Evaluator::undo(std::size_t mark) {
@@ -385,27 +395,20 @@ Decisions Evaluator::decisions() const {
   return decisions;
 }
 
-bool Evaluator::asks_for(TensorId tensor, int position) const {
-  if ((asked_[at(position)] & filter_bit(tensor)) == 0) return false;
-  const std::vector<TensorId>& asked = segments_[order_[at(position)]].asked;
-  return std::ranges::find(asked, tensor) != asked.end();
-}
-
 int Evaluator::first_need(EdgeId edge, int from) const {
-  const TensorId tensor = problem_.edge_tensor[edge];
-  const int use = use_position(edge);
-  for (int k = from; k < use; ++k) {
-    if (asks_for(tensor, k)) return k;
+  int first = use_position(edge);
+  for (const OpId op : asking_[problem_.edge_tensor[edge]]) {
+    if (position_[op] >= from) first = std::min(first, position_[op]);
   }
-  return use;
+  return first;
 }
 
 int Evaluator::last_need(EdgeId edge, int before) const {
-  const TensorId tensor = problem_.edge_tensor[edge];
-  for (int k = before - 1; k > previous_position(edge); --k) {
-    if (asks_for(tensor, k)) return k;
+  int last = previous_position(edge);
+  for (const OpId op : asking_[problem_.edge_tensor[edge]]) {
+    if (position_[op] < before) last = std::max(last, position_[op]);
   }
-  return use_position(edge);
+  return last > previous_position(edge) ? last : use_position(edge);
 }
 
 Picoseconds Evaluator::exposed() const {

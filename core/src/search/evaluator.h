@@ -147,7 +147,6 @@ class Evaluator {
     std::vector<OpId> chain;
     std::vector<EdgeId> holds;    // later uses served by what this chain made
     std::vector<TensorId> asked;  // whose presence the chain depended on
-    uint64_t asked_filter = 0;    // one bit a tensor, several tensors a bit
     void clear();
   };
   struct Change {
@@ -165,8 +164,6 @@ class Evaluator {
 
   static std::size_t at(int position) { return static_cast<std::size_t>(position); }
   static uint64_t order_key(OpId op, int position);
-  bool asks_for(TensorId tensor, int position) const;
-  static uint64_t filter_bit(TensorId tensor) { return uint64_t{1} << (tensor.index & 63); }
 
   // ---- links between uses
   bool has_previous(EdgeId edge) const;
@@ -180,6 +177,7 @@ class Evaluator {
   void set_holder(EdgeId edge, OpId holder);
   void store_segment(OpId op, int position);  // what stands in fresh_
   void replace_segment(OpId op, int position, Segment& next, Segment& previous);
+  void replace_asked(OpId op, const Segment& previous, const Segment& next);
   void exchange_order(int position);
 
   // ---- propagation
@@ -253,9 +251,9 @@ class Evaluator {
   IdMap<EdgeId, int32_t> row_end_;
   // What follows from it.
   IdMap<EdgeId, OpId> holder_;
-  std::vector<Bytes> carry_;     // by border: carry_[k] in front of position k; one more at the end
-  std::vector<Bytes> top_;       // by position, from the segments
-  std::vector<uint64_t> asked_;  // by position, from the segments
+  std::vector<Bytes> carry_;  // by border: carry_[k] in front of position k; one more at the end
+  std::vector<Bytes> top_;    // by position, from the segments
+  IdMap<TensorId, std::vector<OpId>> asking_;  // whose segments' chains asked, in no order
   IdMap<OpId, Segment> segments_;
   Picoseconds base_time_ = 0;
   Picoseconds time_ = 0;

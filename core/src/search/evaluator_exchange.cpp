@@ -54,7 +54,6 @@ void Evaluator::exchange_order(int position) {
            order_key(second, position) ^ order_key(second, position + 1);
   std::swap(order_[k], order_[k + 1]);
   std::swap(top_[k], top_[k + 1]);
-  std::swap(asked_[k], asked_[k + 1]);
   position_[first] = position + 1;
   position_[second] = position;
   for (const auto [edge, tensor] : problem_.operands[Problem::row(first)]) {

@@ -64,7 +64,6 @@ void Evaluator::ask(TensorId tensor) {
   if (visited_[tensor] == stamp_) return;
   visited_[tensor] = stamp_;
   fresh_.asked.push_back(tensor);
-  fresh_.asked_filter |= filter_bit(tensor);
 }
 
 // The chain's copy serves a later use too if that use neither lets go of it nor is the consumer's

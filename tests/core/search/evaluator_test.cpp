@@ -48,10 +48,42 @@ class Subject {
     ASSERT_NEAR(to_seconds(evaluator.time()), counted, rounding);
   }
 
+  // Which chains look for which tensors, found by looking at all chains.
+  void expect_needs() const {
+    if (!evaluator.feasible()) return;
+    for (std::size_t e = 0; e < problem.edge_op.size(); ++e) {
+      const EdgeId edge(e);
+      const int use = evaluator.use_position(edge);
+      int first = use;
+      int last = use;
+      for (int k = use - 1; k > evaluator.previous_position(edge); --k) {
+        if (!looks_for(k, problem.edge_tensor[edge])) continue;
+        first = k;
+        if (last == use) last = k;
+      }
+      ASSERT_EQ(evaluator.first_need(edge, evaluator.previous_position(edge) + 1), first);
+      ASSERT_EQ(evaluator.first_need(edge, first + 1), next_need(edge, first + 1));
+      ASSERT_EQ(evaluator.last_need(edge, use), last);
+    }
+  }
+
   Graph graph;
   CostTable costs;
   Problem problem;
   Evaluator evaluator;
+
+ private:
+  bool looks_for(int position, TensorId tensor) const {
+    return std::ranges::any_of(evaluator.chain_at(position), [&](OpId op) {
+      return std::ranges::any_of(problem.operands[Problem::row(op)],
+                                 [&](const auto& operand) { return operand.tensor == tensor; });
+    });
+  }
+  int next_need(EdgeId edge, int from) const {
+    const int use = evaluator.use_position(edge);
+    while (from < use && !looks_for(from, problem.edge_tensor[edge])) ++from;
+    return std::min(from, use);
+  }
 };
 
 void gap_at_random(Subject& subject, test::Random& random) {
@@ -114,9 +146,28 @@ TEST(Evaluator, StaysExactUnderEdits) {
     for (int i = 0; i < 200; ++i) {
       edit_at_random(subject, random);
       subject.expect_exact();
+      subject.expect_needs();
       if (HasFatalFailure()) FAIL() << "seed " << seed << ", edit " << i;
     }
   }
+}
+
+TEST(Evaluator, KnowsWhichChainsLookForATensor) {
+  test::Random random(17);
+  Subject subject(parse_graph(test::transformer_graph_text({.layers = 2}), "transformer"));
+  Evaluator& evaluator = subject.evaluator;
+  evaluator.load(program_order(subject.graph));
+  int checked = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::size_t mark = evaluator.mark();
+    for (int k = 0; k < 3; ++k) edit_at_random(subject, random);
+    if (random.below(3) == 0 || !evaluator.feasible()) evaluator.undo(mark);
+    if (evaluator.plain() || !evaluator.feasible()) continue;
+    subject.expect_needs();
+    if (HasFatalFailure()) FAIL() << "edit " << i;
+    ++checked;
+  }
+  EXPECT_GT(checked, 500);
 }
 
 TEST(Evaluator, CountsCopiesThatTheStepWaitsFor) {
