@@ -34,13 +34,16 @@ Greedy::Priority Greedy::priority(const Gain& gain, double luck) const {
   return {rate, 0};
 }
 
+double Greedy::lucky(double noise) {
+  return noise > 0 ? std::exp(noise * (2 * random_.uniform() - 1)) : 1;
+}
+
 void Greedy::collect(Bytes target) {
   scorer_.focus(evaluator_, target);
   heap_.clear();
   for (const auto& [edit, gain] : scorer_.score_all(evaluator_, budget_)) {
     if (evaluator_.time() + gain.time > options_.time_limit) continue;
-    const double luck =
-        options_.noise > 0 ? std::exp(options_.noise * (2 * random_.uniform() - 1)) : 1;
+    const double luck = lucky(options_.noise);
     heap_.push_back({priority(gain, luck), edit, luck, 0});
   }
   std::make_heap(heap_.begin(), heap_.end());
@@ -142,57 +145,98 @@ bool Greedy::is_sooner(EdgeId edge, Mode mode) const {
          evaluator_.position(mode.late_from()) < evaluator_.position(now.late_from());
 }
 
-void Greedy::list_returns(EdgeId edge) {
+// Earlier by one chain; and as early as there seems to be room for it, in one step.
+void Greedy::list_returns(EdgeId edge, Bytes allowed) {
   returns_.clear();
   for (const Mode mode : {Mode::keep, Mode::recompute}) {
     if (is_sooner(edge, mode)) returns_.push_back(mode);
   }
   if (holds(evaluator_.mode(edge)) || evaluator_.mode(edge) == Mode::recompute) return;
-  const int need = evaluator_.last_need(edge, evaluator_.held_from(edge));
-  if (need == evaluator_.use_position(edge)) return;
-  returns_.push_back(Mode::late(evaluator_.op_at(need)));
+  const int held = evaluator_.held_from(edge);
+  const int last = evaluator_.last_need(edge, held);
+  if (last == evaluator_.use_position(edge)) return;
+  returns_.push_back(Mode::late(evaluator_.op_at(last)));
+  const Bytes bytes = evaluator_.problem().bytes[evaluator_.problem().edge_tensor[edge]];
+  int room = held;
+  while (room > evaluator_.previous_position(edge) + 1 &&
+         evaluator_.bytes_at(room - 1) + bytes <= allowed) {
+    --room;
+  }
+  const int first = evaluator_.first_need(edge, room);
+  if (first < last) returns_.push_back(Mode::late(evaluator_.op_at(first)));
 }
 
-void Greedy::tighten(Bytes allowed) {
-  struct Saving {
-    Picoseconds time;
-    ModeEdit edit;
-  };
-  std::vector<Saving> savings;
-  bool progress = true;
-  while (progress && !budget_.stopped()) {
-    progress = false;
-    savings.clear();
-    for (const EdgeId edge : scorer_.edges()) {
-      if (evaluator_.mode(edge) == Mode::swap && !evaluator_.problem().swaps_for_time()) continue;
-      list_returns(edge);
-      for (const Mode mode : returns_) {
-        const std::size_t mark = evaluator_.mark();
-        const Picoseconds time = evaluator_.time();
-        evaluator_.set_mode(edge, mode);
-        const bool fits = evaluator_.feasible() && evaluator_.peak() <= allowed;
-        budget_.count_evaluated();
-        const Picoseconds saved = time - evaluator_.time();
-        evaluator_.undo(mark);
-        if (fits && saved > 0) savings.push_back({saved, {edge, mode}});
-        if (budget_.stopped()) return;
-      }
-    }
-    std::ranges::stable_sort(savings, std::ranges::greater{}, &Saving::time);
-    for (const Saving& saving : savings) {
+// What it saves; 0 if it does not fit.
+Picoseconds Greedy::try_return(const ModeEdit& edit, Bytes allowed) {
+  const Picoseconds time = evaluator_.time();
+  evaluator_.set_mode(edit.edge, edit.mode);
+  budget_.count_evaluated();
+  const bool fits = evaluator_.feasible() && evaluator_.peak() <= allowed;
+  return fits ? std::max<Picoseconds>(0, time - evaluator_.time()) : 0;
+}
+
+void Greedy::collect_returns(Bytes allowed, double noise) {
+  heap_.clear();
+  for (const EdgeId edge : scorer_.edges()) {
+    if (evaluator_.mode(edge) == Mode::swap && !evaluator_.problem().swaps_for_time()) continue;
+    list_returns(edge, allowed);
+    for (const Mode mode : returns_) {
       const std::size_t mark = evaluator_.mark();
-      const Picoseconds time = evaluator_.time();
-      if (!is_sooner(saving.edit.edge, saving.edit.mode)) continue;
-      evaluator_.set_mode(saving.edit.edge, saving.edit.mode);
-      budget_.count_evaluated();
-      if (evaluator_.feasible() && evaluator_.peak() <= allowed && evaluator_.time() < time) {
-        evaluator_.forget();
-        progress = true;
-      } else {
-        evaluator_.undo(mark);
-      }
+      const Picoseconds saved = try_return({edge, mode}, allowed);
+      evaluator_.undo(mark);
       if (budget_.stopped()) return;
+      if (saved == 0) continue;
+      const double luck = lucky(noise);
+      heap_.push_back({{luck * static_cast<double>(saved), 0}, {edge, mode}, luck, version_});
     }
+  }
+  std::make_heap(heap_.begin(), heap_.end());
+}
+
+// Takes the return that saves most by what it saves now. False if none is left.
+bool Greedy::return_best(Bytes allowed) {
+  while (!heap_.empty() && !budget_.stopped()) {
+    std::pop_heap(heap_.begin(), heap_.end());
+    Candidate candidate = heap_.back();
+    heap_.pop_back();
+    if (!is_sooner(candidate.edit.edge, candidate.edit.mode)) continue;
+    const std::size_t mark = evaluator_.mark();
+    const Picoseconds saved = try_return(candidate.edit, allowed);
+    candidate.priority.major = candidate.luck * static_cast<double>(saved);
+    const bool exact = candidate.version == version_;
+    if (saved > 0 && (exact || heap_.empty() || !(candidate < heap_.front()))) {
+      evaluator_.forget();
+      ++version_;
+      return true;
+    }
+    evaluator_.undo(mark);
+    if (saved == 0) continue;
+    candidate.version = version_;
+    heap_.push_back(candidate);
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+  return false;
+}
+
+void Greedy::make_anew(int first, int last, bool kept_too) {
+  const Problem& problem = evaluator_.problem();
+  std::vector<EdgeId> edges;
+  for (const EdgeId edge : scorer_.edges()) {
+    const int use = evaluator_.use_position(edge);
+    if (use < first || use > last || evaluator_.previous_position(edge) + 1 >= use) continue;
+    if (!problem.droppable[edge] || evaluator_.is_swapped(problem.edge_tensor[edge])) continue;
+    if (kept_too || !holds(evaluator_.mode(edge))) edges.push_back(edge);
+  }
+  evaluator_.set_modes(edges, Mode::recompute_anew);
+  budget_.count_evaluated();
+}
+
+void Greedy::tighten(Bytes allowed, double noise) {
+  for (bool progress = true; progress && !budget_.stopped();) {
+    progress = false;
+    ++version_;
+    collect_returns(allowed, noise);
+    while (return_best(allowed)) progress = true;
   }
 }
 

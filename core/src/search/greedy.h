@@ -41,8 +41,14 @@ class Greedy {
 
   Scorer& scorer() { return scorer_; }
 
-  // Undoes recomputation as long as the peak stays within `allowed`: what saves most time first.
-  void tighten(Bytes allowed);
+  // Uses from position `first` to `last` get their tensors made again for each of them, as far as
+  // that lets memory go: tighten() then finds what stays from where on. Without `kept_too` only
+  // those whose tensors are made again already.
+  void make_anew(int first, int last, bool kept_too);
+
+  // Undoes recomputation as long as the peak stays within `allowed`: what saves most time first,
+  // each multiplied by up to e^noise or divided by it.
+  void tighten(Bytes allowed, double noise = 0);
 
  private:
   struct Priority {
@@ -63,7 +69,11 @@ class Greedy {
   bool meet_target(Bytes target, Incumbent& incumbent);
   bool apply_best(Bytes target);
   bool is_sooner(EdgeId edge, Mode mode) const;
-  void list_returns(EdgeId edge);
+  double lucky(double noise);
+  void list_returns(EdgeId edge, Bytes allowed);
+  Picoseconds try_return(const ModeEdit& edit, Bytes allowed);
+  void collect_returns(Bytes allowed, double noise);
+  bool return_best(Bytes allowed);
 
   Evaluator& evaluator_;
   Budget& budget_;

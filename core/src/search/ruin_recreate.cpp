@@ -13,14 +13,19 @@ RuinRecreate::RuinRecreate(Evaluator& evaluator, Greedy& greedy, SwapPlanner* sw
 bool RuinRecreate::attempt(Incumbent& incumbent) {
   const Cost before = incumbent.cost();
   restore(evaluator_, incumbent.decisions());
-  ruin();
+  ruin(incumbent.objective().limits_memory() && incumbent.met());
   if (!evaluator_.feasible()) return false;  // a stretch was dropped that cannot run again
   while (recreate(incumbent) && !budget_.stopped()) {
   }
   return incumbent.cost() != before;
 }
 
-void RuinRecreate::ruin() {
+void RuinRecreate::ruin(bool may_make_anew) {
+  constexpr double kAnew = 0.3;
+  if (may_make_anew && random_.chance(kAnew)) {
+    make_stretch_anew();
+    return evaluator_.forget();
+  }
   const double kind = random_.uniform();
   if (kind < 0.4) {
     take_back_some();
@@ -57,6 +62,18 @@ void RuinRecreate::take_back_stretch() {
     return evaluator_.use_position(edge) < begin || evaluator_.use_position(edge) > end;
   });
   evaluator_.set_modes(edges, Mode::keep);
+}
+
+// A stretch in which something is made again: which checkpoints stay in it, and from which chains
+// on, is found anew. A checkpoint is not moved alone, as the chains around it move with it.
+void RuinRecreate::make_stretch_anew() {
+  constexpr int kLongest = 64;  // chains grow with its square
+  const std::vector<EdgeId> edges = dropped();
+  if (edges.empty()) return;
+  const int begin = evaluator_.use_position(edges[random_.below(edges.size())]);
+  const int reach = 1 + std::min(kLongest, evaluator_.op_count());
+  const int end = begin + static_cast<int>(random_.below(static_cast<std::size_t>(reach)));
+  greedy_.make_anew(begin, end, random_.chance(0.5));
 }
 
 // Everything that one stretch of the order makes and something after the peak reads: the stretch
@@ -97,7 +114,7 @@ bool RuinRecreate::recreate(Incumbent& incumbent) {
                            : static_cast<Picoseconds>(slack * static_cast<double>(aims.time));
   if (swaps_ != nullptr) swaps_->plan(options.goal);
   if (!greedy_.descend(options, incumbent)) return false;
-  greedy_.tighten(options.goal);
+  greedy_.tighten(options.goal, incumbent.objective().limits_memory() ? options.noise : 0);
   if (swaps_ != nullptr) swaps_->settle(options.goal);
   const bool better = incumbent.offer(evaluator_, {evaluator_.peak(), evaluator_.time()});
   return better && aims.shrink_peak;

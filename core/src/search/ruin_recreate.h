@@ -20,10 +20,11 @@ class RuinRecreate {
   bool attempt(Incumbent& incumbent);
 
  private:
-  void ruin();
+  void ruin(bool may_make_anew);
   void take_back_some();
   void take_back_stretch();
   void drop_stretch();
+  void make_stretch_anew();
   bool recreate(Incumbent& incumbent);
   std::vector<EdgeId> dropped() const;
 

@@ -142,6 +142,7 @@ class Optimizer {
       if (done()) return;
       expand_from(start);
       drop_in_all_ways(start);
+      keep_what_fits(start);
     }
     if (done()) return;
     best_first_.run(incumbent_, kPatience);
@@ -277,6 +278,24 @@ class Optimizer {
         drop_greedily(start, rule, step, incumbent_);
       }
     }
+  }
+
+  // From the other end, where dropping has not met the limit on memory: everything is made again
+  // for each use, then what saves most time stays as long as there is room. The chains grow with
+  // the square of the graph, so that it has to be small.
+  void keep_what_fits(const Decisions& start) {
+    constexpr int kMostOperators = 400;
+    constexpr int64_t kMostTime = 40;  // of the step
+    const Objective& objective = incumbent_.objective();
+    if (done() || !objective.limits_memory() || incumbent_.met()) return;
+    if (evaluator_.op_count() > kMostOperators) return;
+    restore(evaluator_, start);
+    greedy_.make_anew(0, evaluator_.op_count(), true);
+    evaluator_.forget();
+    if (!evaluator_.feasible() || evaluator_.time() > kMostTime * least_time_) return;
+    if (!greedy_.descend({.rule = kFirstRule, .goal = objective.peak_limit()}, incumbent_)) return;
+    greedy_.tighten(objective.peak_limit());
+    incumbent_.offer(evaluator_, cost());
   }
 
   void drop_greedily(const Decisions& start, GreedyRule rule, double step, Incumbent& best) {

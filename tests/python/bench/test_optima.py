@@ -154,15 +154,8 @@ CHAINS = {
     "pools": chains.heterogeneous(12, seed=4, pools=True),
 }
 # (chain, budget): ratio, where more states do not help. An optimal schedule needs there what modes
-# of uses cannot say: that a tensor is kept up to a recomputation that reads it, or from one of
-# several recomputations on; or that both results of an operator are kept when it runs again.
-FURTHER_OFF = {
-    ("homogeneous", 5): 1.08,
-    ("heterogeneous", 12): 1.25,
-    ("heterogeneous", 13): 1.04,
-    ("heterogeneous", 15): 1.025,
-    ("pools", 22): 1.025,
-}
+# of uses cannot say: that both results of an operator are kept when it runs again.
+FURTHER_OFF = {("pools", 22): 1.025}
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -174,10 +167,23 @@ def test_our_search_is_within_two_percent_of_rotor(name: str) -> None:
     rotor = Rotor(chains.stages_of(layers), most)
     least = rotor.least_budget()
     for budget in sorted({least + (most - least) * i // 9 for i in range(10)}):
-        found = search(graph, budget, states=20_000)
+        found = search(graph, budget, states=150_000)
         assert found.met, budget
         ratio = found.seconds / rotor.seconds(budget)
         assert ratio <= FURTHER_OFF.get((name, budget), 1.02), budget
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_our_search_is_near_rotor_where_hardly_anything_fits(seed: int) -> None:
+    """In the least memory that any schedule fits in, where checkpoints nest many times."""
+    layers = chains.heterogeneous(50, seed=2)
+    network = chains.network_of(layers)
+    rotor = Rotor(chains.stages_of(layers), program_peak(network))
+    budget = rotor.least_budget()
+    assert rotor.seconds(budget) > 1.5 * rotor.seconds(rotor.most)
+    found = search(network.graph(), budget, states=200_000, seed=seed)
+    assert found.met
+    assert found.seconds <= 1.02 * rotor.seconds(budget)
 
 
 @pytest.mark.parametrize(
