@@ -49,37 +49,44 @@ void Greedy::collect(Bytes target) {
   std::make_heap(heap_.begin(), heap_.end());
 }
 
-// Takes the candidate that is best by its exact gain. False if none is left.
-bool Greedy::apply_best(Bytes target) {
+// Takes the candidate that is best by its exact priority. `attempt` applies an edit and makes its
+// priority exact, or says that it is not worth it. False if none is left.
+template <class Attempt>
+bool Greedy::take_best(Attempt&& attempt) {
   while (!heap_.empty() && !budget_.stopped()) {
     std::pop_heap(heap_.begin(), heap_.end());
     Candidate candidate = heap_.back();
     heap_.pop_back();
     const std::size_t mark = evaluator_.mark();
+    const bool worth_it = attempt(candidate);
+    const bool exact = candidate.version == version_;
+    if (worth_it && (exact || heap_.empty() || !(candidate < heap_.front()))) {
+      ++version_;
+      return true;
+    }
+    evaluator_.undo(mark);
+    if (!worth_it) continue;
+    candidate.version = version_;
+    heap_.push_back(candidate);
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+  return false;
+}
+
+bool Greedy::drop_best(Bytes target) {
+  Evaluator::Usage usage;  // of the last attempt
+  const bool taken = take_best([&](Candidate& candidate) {
     const Picoseconds time = evaluator_.time();
     evaluator_.set_mode(candidate.edit.edge, candidate.edit.mode);
-    const Evaluator::Usage usage = evaluator_.usage(target);
+    usage = evaluator_.usage(target);
     budget_.count_evaluated();
     const Gain gain{usage_.overflow - usage.overflow, usage_.peak - usage.peak,
                     evaluator_.time() - time};
-    if (!evaluator_.feasible() || gain.relief <= 0 || evaluator_.time() > options_.time_limit) {
-      evaluator_.undo(mark);
-      continue;
-    }
     candidate.priority = priority(gain, candidate.luck);
-    const bool exact = candidate.version == version_;
-    if (!exact && !heap_.empty() && candidate < heap_.front()) {
-      evaluator_.undo(mark);
-      candidate.version = version_;
-      heap_.push_back(candidate);
-      std::push_heap(heap_.begin(), heap_.end());
-      continue;
-    }
-    usage_ = usage;
-    ++version_;
-    return true;
-  }
-  return false;
+    return evaluator_.feasible() && gain.relief > 0 && evaluator_.time() <= options_.time_limit;
+  });
+  if (taken) usage_ = usage;
+  return taken;
 }
 
 // Until nothing exceeds the target, or nothing helps any more.
@@ -88,7 +95,7 @@ bool Greedy::meet_target(Bytes target, Incumbent& incumbent) {
   while (usage_.overflow > 0 && !budget_.stopped()) {
     collect(target);
     bool progress = false;
-    while (usage_.overflow > 0 && apply_best(target)) {
+    while (usage_.overflow > 0 && drop_best(target)) {
       progress = true;
       evaluator_.forget();
       // What is still above the target is for the case that time is up; what waits for copies has
@@ -193,29 +200,13 @@ void Greedy::collect_returns(Bytes allowed, double noise) {
   std::make_heap(heap_.begin(), heap_.end());
 }
 
-// Takes the return that saves most by what it saves now. False if none is left.
 bool Greedy::return_best(Bytes allowed) {
-  while (!heap_.empty() && !budget_.stopped()) {
-    std::pop_heap(heap_.begin(), heap_.end());
-    Candidate candidate = heap_.back();
-    heap_.pop_back();
-    if (!is_sooner(candidate.edit.edge, candidate.edit.mode)) continue;
-    const std::size_t mark = evaluator_.mark();
+  return take_best([&](Candidate& candidate) {
+    if (!is_sooner(candidate.edit.edge, candidate.edit.mode)) return false;
     const Picoseconds saved = try_return(candidate.edit, allowed);
     candidate.priority.major = candidate.luck * static_cast<double>(saved);
-    const bool exact = candidate.version == version_;
-    if (saved > 0 && (exact || heap_.empty() || !(candidate < heap_.front()))) {
-      evaluator_.forget();
-      ++version_;
-      return true;
-    }
-    evaluator_.undo(mark);
-    if (saved == 0) continue;
-    candidate.version = version_;
-    heap_.push_back(candidate);
-    std::push_heap(heap_.begin(), heap_.end());
-  }
-  return false;
+    return saved > 0;
+  });
 }
 
 void Greedy::make_anew(int first, int last, bool kept_too) {
@@ -236,7 +227,10 @@ void Greedy::tighten(Bytes allowed, double noise) {
     progress = false;
     ++version_;
     collect_returns(allowed, noise);
-    while (return_best(allowed)) progress = true;
+    while (return_best(allowed)) {
+      progress = true;
+      evaluator_.forget();
+    }
   }
 }
 

@@ -67,7 +67,9 @@ class Greedy {
   Priority priority(const Gain& gain, double luck) const;
   void collect(Bytes target);
   bool meet_target(Bytes target, Incumbent& incumbent);
-  bool apply_best(Bytes target);
+  template <class Attempt>
+  bool take_best(Attempt&& attempt);
+  bool drop_best(Bytes target);
   bool is_sooner(EdgeId edge, Mode mode) const;
   double lucky(double noise);
   void list_returns(EdgeId edge, Bytes allowed);
