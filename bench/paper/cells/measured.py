@@ -82,7 +82,7 @@ class Bench:
         from planners.microbatch import splits
         from planners.recompute import eager_order
 
-        for _, problem in splits(self.problem, (parts,)):
+        for _, problem in splits(self._problem(), (parts,)):
             return problem.plan(eager_order(problem))
         return None
 
@@ -90,11 +90,11 @@ class Bench:
         from planners.joint_graph import JointGraph
         from planners.recompute import saving
 
-        saved = JointGraph(self.problem).saved(budget, "flops")
-        return self.problem.plan(saving(self.problem, saved))
+        problem = self._problem()
+        return problem.plan(saving(problem, JointGraph(problem).saved(budget, "flops")))
 
-    @property
-    def problem(self) -> Problem:
+    def _problem(self) -> Problem:
+        """With the times that have been measured by now."""
         from planners.problem import Problem
 
         return Problem.of(self.graph, self.refinement.device)

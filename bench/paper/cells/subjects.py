@@ -120,13 +120,7 @@ def budgeted(subject: Subject, budget: float) -> Way:
     with functorch_config.patch(
         activation_memory_budget=budget, activation_memory_budget_solver="dp"
     ):
-        whole = torch.compile(partial(loss_fn, model), backend=backend)
-
-        def take() -> Any:
-            loss = whole(**batch)
-            loss.backward()
-            return loss.detach()
-
+        take = partial(_plain, model, torch.compile(loss_fn, backend=backend), batch)
         way = Way(f"torch's budget {budget:g}", model, take)
         way.step()  # compiles
     return way
