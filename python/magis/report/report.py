@@ -108,12 +108,10 @@ class Report:
         limit_bytes: int | None = None,
         time_bound: TimeBound | None = None,
         measured_baseline_bytes: int | None = None,
-        measured_baseline_seconds: float | None = None,
     ) -> Report:
         """The report on `result`, which was found under the profile `device`.
 
-        The baseline is the captured graph in program order, unless eager's own peak was measured. A
-        measured time is taken only together with a measured peak.
+        The baseline is the captured graph in program order, unless eager's own peak was measured.
         """
         from magis import _core
 
@@ -121,9 +119,6 @@ class Report:
         before = captured.simulate(device)
         after = result.plan.simulate(device)
         measured = measured_baseline_bytes is not None
-        baseline_seconds = result.baseline_seconds
-        if measured and measured_baseline_seconds is not None:
-            baseline_seconds = measured_baseline_seconds
         report = cls(
             promised_peak_bytes=result.peak_bytes,
             transient_peak_bytes=after.transient_peak_bytes,
@@ -135,7 +130,7 @@ class Report:
             ),
             baseline_source=MEASURED_BASELINE if measured else CAPTURED_BASELINE,
             seconds=result.seconds,
-            baseline_seconds=baseline_seconds,
+            baseline_seconds=result.baseline_seconds,
             lower_bound_bytes=result.lower_bound_bytes,
             lower_bound_reason=result.lower_bound_reason,
             limit=limit_text,
@@ -220,8 +215,11 @@ class Report:
                 found["edits"] = _timed(found["edits"], self.edits)
             if self.baseline_source == CAPTURED_BASELINE:
                 found["baseline_peak_bytes"] = before.peak_bytes
-                times["baseline_seconds"] = before.seconds
-        return replace(self, **found, **({} if self.times else times))
+        if not self.times:
+            found |= times
+        # Eager's peak may have been measured, its time never.
+        found["baseline_seconds"] = found.get("captured_seconds", self.captured_seconds)
+        return replace(self, **found)
 
     def about(self, plan: _core.Plan, device: _core.Device, captured: _core.Graph | None) -> Report:
         """This report, which `explain` and `html` then speak of in full.
@@ -323,7 +321,7 @@ class Report:
         from rich.table import Table
         from rich.text import Text
 
-        from magis.report.wrapping import Dotted
+        from magis.report.wrapping import Dotted, Named
 
         def grid(rows: list[tuple[str, ...]]) -> Padding:
             table = Table.grid(padding=(0, 2, 0, 0))
@@ -344,7 +342,7 @@ class Report:
             parts += [Text(""), Text(DONE_TITLE, style="bold")]
             for line, rows in done(self):
                 parts.append(Padding(Text(printable(line)), (0, 0, 0, 2)))
-                parts += [grid(rows)] if rows else []
+                parts += [Padding(Named(rows), (0, 0, 0, 2), expand=False)] if rows else []
         return Group(*parts)
 
 

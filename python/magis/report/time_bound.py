@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -25,13 +26,21 @@ class TimeBound:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TimeBound:
-        """The inverse of dataclasses.asdict. Raises TypeError if something is of another kind."""
+        """The inverse of dataclasses.asdict. Raises TypeError if something is of another kind, and
+        ValueError if it is none of the three, or more than one.
+        """
         wanted = {"seconds": float, "least_bytes": int, "missing": str, "gap": float}
         for field in fields(cls):
             value, kind = data[field.name], wanted.get(field.name, bool)
             if not isinstance(value, kind) and not (value is None and kind in (float, int)):
                 raise TypeError(field.name)
-        return cls(**data)
+        bound = cls(**data)
+        numbers = [value for value in (bound.seconds, bound.least_bytes) if value is not None]
+        if len(numbers) + bool(bound.missing) != 1:
+            raise ValueError("exactly one of seconds, least_bytes and missing")
+        if not all(0 <= value < math.inf for value in [*numbers, bound.gap or 0.0]):
+            raise ValueError("bounds are finite and not negative")
+        return bound
 
     def rows(self) -> list[str]:
         """In words: the bound, and which plans it speaks of."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
@@ -30,6 +31,26 @@ class Dotted:
         pieces = [piece for word in self._text.split() for piece in _PIECES.findall(word)]
         longest = max(map(len, pieces), default=0)
         return Measurement(longest, len(self._text)).with_maximum(options.max_width)
+
+
+class Named:
+    """Rows of a table whose last cell is a name. Where a name has no room beside the other cells,
+    which are as wide in every row, it stands on lines of its own below them.
+    """
+
+    def __init__(self, rows: Sequence[tuple[str, ...]]) -> None:
+        self._rows = [tuple(map(printable, row)) for row in rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for *cells, name in self._rows:
+            beside = "  ".join(cells)
+            if len(beside) + 2 + len(name) <= options.max_width:
+                yield Text(f"{beside}  {name}".rstrip())
+                continue
+            indent = " " * (len(cells[0]) + 2)
+            yield Text(beside.rstrip())
+            for line in broken(name, options.max_width - len(indent)):
+                yield Text(indent + line)
 
 
 def broken(text: str, width: int) -> list[str]:

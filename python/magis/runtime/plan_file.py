@@ -25,8 +25,10 @@ from magis import __version__
 from magis.errors import PlanError
 from magis.files import write_text
 from magis.report import Report
+from magis.report.report import CAPTURED_BASELINE, MEASURED_BASELINE
 from magis.report.text import bytes_text, seconds_text
-from magis.runtime.plan_fields import check_fields, check_integer
+from magis.runtime.plan_fields import check_fields, check_integer, wrong_field
+from magis.runtime.told_bounds import untrue_bounds
 
 if TYPE_CHECKING:
     from magis import _core
@@ -227,9 +229,15 @@ def checked_report(
         if told != getattr(counted, field):
             found = f"{getattr(counted, field):,} bytes"
             raise _untrue(saved, name, f"{_COUNTED[field]} of {told!r} bytes", found)
-    if counted.promised_peak_bytes < report.lower_bound_bytes:
-        bound = f"that no plan stays below {bytes_text(report.lower_bound_bytes)}"
-        raise _untrue(saved, name, bound, bytes_text(counted.promised_peak_bytes))
+    if report.baseline_source not in (CAPTURED_BASELINE, MEASURED_BASELINE):
+        sources = f'"{CAPTURED_BASELINE}" or "{MEASURED_BASELINE}"'
+        raise wrong_field(name, "report.baseline_source", sources, report.baseline_source)
+    if report.baseline_peak_bytes < counted.persistent_bytes:
+        before = f"a peak before of {bytes_text(report.baseline_peak_bytes)}"
+        persistent = f"{bytes_text(counted.persistent_bytes)} before the step begins"
+        raise _untrue(saved, name, before, persistent)
+    for what, found in untrue_bounds(counted, plan, saved.device, captured):
+        raise _untrue(saved, name, what, found)
     if report.met and 0 < report.limit_bytes < counted.promised_peak_bytes:
         limit = f"that its limit of {bytes_text(report.limit_bytes)} is met"
         raise _untrue(saved, name, limit, bytes_text(counted.promised_peak_bytes))

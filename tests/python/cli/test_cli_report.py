@@ -17,6 +17,7 @@ from magis import _core
 from magis.cli import main
 from magis.report.page import html
 from magis.report.page.html import read_data
+from magis.report.report import MEASURED_BASELINE
 from magis.runtime.plan_file import captured_graph, parse_plan, read_plan
 
 SEARCH = ("--state-budget", "2000", "--threads", "1", "--no-swap", "--device", "rtx3090")
@@ -89,6 +90,8 @@ UNTRUE = [
     (("report", "seconds"), 1e-9, "says a time of"),
     (("report", "baseline_seconds"), 1e3, "says a time before of 1,000 s"),
     (("report", "lower_bound_bytes"), 10**12, "says that no plan stays below 931.32 GiB"),
+    (("report", "lower_bound_bytes"), 1, "says that no plan stays below 1 B"),
+    (("report", "lower_bound_reason"), "I say so", "says that no plan stays below "),
     (("report", "limit_bytes"), 1, "says that its limit of 1 B is met"),
     (("promise", "peak_bytes"), 1000, "says a peak of 1000 bytes"),
 ]
@@ -105,6 +108,73 @@ def test_an_edited_promise_is_refused(
     for command in (("report", plan), ("diff", made / "loose.json", plan), ("inspect", plan)):
         assert_user_error(magis(*command), f"{plan}: {words}", "make it again")
     assert not (tmp_path / "plan.html").exists()
+
+
+def edited(plan: Path, to: Path, **changes: Any) -> Path:
+    """The file `plan` with other fields in its report, as `to`."""
+    content = json.loads(plan.read_text())
+    content["report"] |= changes
+    to.write_text(json.dumps(content))
+    return to
+
+
+def test_a_bound_off_by_one_byte_is_refused(magis: Magis, made: Path, tmp_path: Path) -> None:
+    bound = read_plan(made / "tight.json").report.lower_bound_bytes
+    for told in (bound - 1, bound + 1):
+        plan = edited(made / "tight.json", tmp_path / "plan.json", lower_bound_bytes=told)
+        assert_user_error(magis("inspect", plan), f"{plan}: says that no plan stays below")
+
+
+def test_beside_a_measured_peak_the_time_before_is_counted_all_the_same(
+    magis: Magis, made: Path, tmp_path: Path
+) -> None:
+    """As `magis.optimize` writes files: the peak was eager's own, the time never is."""
+    peak = 2 * read_plan(made / "tight.json").report.captured_peak_bytes
+    eager = {"baseline_source": MEASURED_BASELINE, "baseline_peak_bytes": peak}
+    plan = edited(made / "tight.json", tmp_path / "plan.json", **eager)
+    assert magis("inspect", plan).status == 0
+    for changes, words in (
+        ({"baseline_seconds": 1e3}, "says a time before of 1,000 s"),
+        ({"baseline_peak_bytes": 1}, "says a peak before of 1 B"),
+        ({"baseline_source": "a guess"}, '"report.baseline_source" must be "captured graph'),
+    ):
+        plan = edited(made / "tight.json", tmp_path / "plan.json", **{**eager, **changes})
+        assert_user_error(magis("inspect", plan), str(plan), words, "make it again")
+
+
+@pytest.fixture(scope="module")
+def bounded(made: Path) -> Path:
+    """A plan with a bound on its time."""
+    plan = made / "bounded.json"
+    asked = [*SEARCH, "--memory-limit", "70%", "--time-bound", "-o", str(plan)]
+    assert main(["optimize", str(made / "chain.magis"), *asked]) == 0
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seconds": 1e-9, "gap": 1e3}, "for running each operator once"),
+        ({"seconds": 1e3, "gap": 0.0}, "says that no plan like it takes less than 1,000 s"),
+        ({"gap": 0.5}, "says to be 50.00 % above its bound on time"),
+        ({"gap": None}, "says to be an unknown share above its bound on time"),
+        ({"in_parts": True}, "says its bound on time to be of operators that run in parts"),
+        ({"seconds": None, "gap": None, "least_bytes": 1}, "take at least 1 B"),
+        ({"seconds": None, "gap": None, "least_bytes": 10**12}, "take at least 931.32 GiB"),
+        ({"seconds": None}, "as magis wrote it, or null"),
+        ({"least_bytes": 5}, "as magis wrote it, or null"),
+        ({"missing": "none"}, "as magis wrote it, or null"),
+        ({"seconds": -1.0}, "as magis wrote it, or null"),
+    ],
+)
+def test_an_edited_bound_on_time_is_refused(
+    magis: Magis, bounded: Path, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    assert magis("inspect", bounded).status == 0
+    told = json.loads(bounded.read_text())["report"]["time_bound"]
+    assert told["seconds"] > 0
+    plan = edited(bounded, tmp_path / "plan.json", time_bound={**told, **changes})
+    assert_user_error(magis("inspect", plan), str(plan), words)
 
 
 def test_a_promise_off_by_one_byte_is_refused_in_bytes(

@@ -17,6 +17,7 @@ from magis.report.module_tree import module_tree
 from magis.report.modules import NO_MODULE
 from magis.report.render import memory_view
 from magis.report.timeline import Timeline
+from magis.report.wrapping import Named
 
 
 def curve_of(plan: _core.Plan, device: str) -> MemoryCurve:
@@ -162,3 +163,22 @@ def test_the_tree_and_the_curve_are_in_the_report() -> None:
     names = [line.split("%")[1] for line in lines[start + 1 :][: len(report.tree)]]
     indents = [len(name) - len(name.lstrip()) for name in names]
     assert [indent - indents[0] for indent in indents] == [2 * row.depth for row in report.tree]
+
+
+def test_a_name_without_room_beside_its_figures_stands_below_them_whole() -> None:
+    rows = [
+        ("4 x", "aten._native_batch_norm_legit_functional", "1.19 GiB", "2.74 ms", "encoder.*.*"),
+        ("5 x", "aten.max_pool2d_with_indices            ", "240 MiB ", "2.03 ms", "pool"),
+    ]
+    assert drawn(Named(rows), width=70) == [
+        "4 x  aten._native_batch_norm_legit_functional  1.19 GiB  2.74 ms",
+        "     encoder.*.*",
+        "5 x  aten.max_pool2d_with_indices              240 MiB   2.03 ms  pool",
+    ]
+    assert drawn(Named(rows), width=90)[0].endswith("2.74 ms  encoder.*.*")
+    assert drawn(Named([("1 x", "aten.relu", "a.long.name\x1b.of.parts")]), width=20) == [
+        "1 x  aten.relu",
+        "     a.long.",
+        r"     name\x1b.of.",
+        "     parts",
+    ]
