@@ -278,6 +278,8 @@ class _Explainer:
             "reason": self._report.lower_bound_reason,
             "above_bytes": self._after.peak_bytes - bound,
         }
+        if self._report.time_bound is not None:
+            yield {"kind": "time bound", "words": self._report.time_bound.rows()}
 
 
 def _difference(seconds: float, before: float) -> float:

@@ -281,6 +281,9 @@ def _limits(by_kind: dict[str, list[Item]]) -> Iterator[Line]:
         yield _title(f"No plan stays below {bytes_text(bound['bytes'])}; this one is {distance}")
         if bound["reason"]:
             yield _text(bound["reason"])
+    for bound in by_kind.get("time bound", []):
+        yield _title(f"Bound on time: {bound['words'][0]}")
+        yield from map(_text, bound["words"][1:])
 
 
 def _signed(text: Any, value: float) -> str:

@@ -114,6 +114,10 @@ def _bound(item: Item) -> Iterator[str]:
     yield f"No plan of this step stays below {size}{reason}; this one is {distance}."
 
 
+def _time_bound(item: Item) -> Iterator[str]:
+    yield f"Bound on time: {': '.join(item['words'])}."
+
+
 _SENTENCES: dict[str, Callable[[Item], Iterator[str]]] = {
     "start": _start,
     "step": _step,
@@ -123,4 +127,5 @@ _SENTENCES: dict[str, Callable[[Item], Iterator[str]]] = {
     "swap": _swap,
     "limit": _limit,
     "bound": _bound,
+    "time bound": _time_bound,
 }

@@ -74,3 +74,22 @@ function overlaps(id) {
   }));
   return found;
 }
+
+// Words in a figure that lie under Plotly's buttons.
+function underButtons(id) {
+  const buttons = [...document.querySelectorAll(`#${id} .modebar-group`)].map((entry) => entry.getBoundingClientRect());
+  return [...document.querySelectorAll(`#${id} .annotation-text`)].filter((entry) => {
+    const a = entry.getBoundingClientRect();
+    return buttons.some((b) => b.width > 0 && Math.min(a.right, b.right) > Math.max(a.left, b.left) && Math.min(a.bottom, b.bottom) > Math.max(a.top, b.top));
+  }).map((entry) => entry.textContent);
+}
+
+// Whether one word of an element stands on two lines.
+function breaksAWord(cell) {
+  const range = document.createRange(), words = cell.firstChild;
+  return [...words.data.matchAll(/\S+/g)].some((found) => {
+    range.setStart(words, found.index);
+    range.setEnd(words, found.index + found[0].length);
+    return new Set([...range.getClientRects()].map((box) => box.top)).size > 1;
+  });
+}

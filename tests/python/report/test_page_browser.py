@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from browser import CHROMIUM, Browser
 from page_support import DEVICE, planned, steps_of, zoo_graph
 
 from magis import _core
+from magis.bounds.time_bound import time_bound
 from magis.report import Report
 from magis.report.differences import Side, differences
 from magis.report.page import diff_data, page_text, report_data, write_page
+from magis.report.page.html import read_data
+from magis.report.text import seconds_text
 from magis.report.timeline import Timeline
 
 pytestmark = pytest.mark.skipif(
@@ -332,6 +336,67 @@ def test_without_scripts_nothing_is_empty(browser: Browser, tmp_path: Path) -> N
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
     opened(browser, page)
     assert not browser.evaluate(word)
+
+
+LONG = "network.decoder_with_a_long_name.blocks_of_the_upper_half.0.attention_over_all_positions"
+
+
+def long_names(tmp_path: Path) -> Path:
+    """The page of a plan with a limit, a bound on its time, and long names at its peak."""
+    lines = ["magis 1", "device cpu", f'site @1 "{LONG}.{"norm" * 12}" "{"folder_" * 9}/net.py:3"']
+    lines += [f'param %w "{LONG}.w" : f32[4096]', 'batch %x "[0]" : f32[4096]']
+    lines.append("%a0 = aten.mul.Tensor(%w, %x) : f32[4096] @1")
+    lines += [f"%a{i} = aten.exp(%a{i - 1}) : f32[4096] @1" for i in range(1, 9)]
+    lines += [
+        f"%b{i} = aten.mul.Tensor(%b{i + 1}, %a{i}) : f32[4096] @1 backward"
+        for i in range(7, 0, -1)
+    ]
+    graph = _core.Graph.parse("\n".join([*lines, 'output grad "w" %b1', ""]).replace("%b8", "%a8"))
+    plan, report = planned(graph, 0.7, states=2_000, fission=False, host_memory=0)
+    bound = time_bound(plan, DEVICE, report.limit_bytes)
+    assert bound.seconds is not None
+    page = tmp_path / "long.html"
+    found = replace(report, time_bound=bound).about(plan, DEVICE, report.captured)
+    found.html(page)
+    return page
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_long_names_lie_on_nothing_and_widen_nothing(width: int, tmp_path: Path) -> None:
+    """On a phone, too, only tables scroll sideways, each in a box of its own."""
+    page = long_names(tmp_path)
+    browser = Browser(width, 900)
+    try:
+        opened(browser, page)
+        assert browser.evaluate("document.documentElement.scrollWidth") == width
+        assert browser.evaluate("byId('live-kinds').scrollWidth <= byId('live-kinds').clientWidth")
+        for figure in ("memory-0", "memory-1"):
+            assert browser.evaluate(f"overlaps('{figure}')") == []
+            assert browser.evaluate(f"underButtons('{figure}')") == []
+        # A head may be broken between words, and nowhere else.
+        broken = "[...document.querySelectorAll('#live-rows th')].filter(breaksAWord)"
+        assert browser.evaluate(f"{broken}.map((cell) => cell.textContent)") == []
+        assert LONG in browser.evaluate("byId('memory-figures').textContent")
+        browser.screenshot(SHOTS / f"long-{width}.png")
+        assert browser.errors == []
+    finally:
+        browser.close()
+
+
+def test_the_bound_on_time_is_drawn_and_told(browser: Browser, tmp_path: Path) -> None:
+    page = long_names(tmp_path)
+    data = read_data(page.read_text())
+    (bound,) = data["times"]
+    opened(browser, page)
+    upright = "byId('memory-{}').layout.shapes.filter((line) => line.x0 === data.times[0].seconds)"
+    assert browser.evaluate(upright.format(1) + ".length") == 1
+    assert browser.evaluate(upright.format(0) + ".length") == 0
+    told = browser.evaluate("byId('memory-controls').textContent")
+    assert f"time bound {seconds_text(bound['seconds'])}" in told
+    assert "time bound" in browser.evaluate("byId('summary').textContent")
+    assert any("is faster within the limit" in decision["text"] for decision in data["decisions"])
+    browser.evaluate("state.axis = 'order'; memoryFigures()")  # no seconds on that axis
+    assert browser.evaluate(upright.format(1) + ".length") == 0
 
 
 def test_a_step_without_operators(browser: Browser, tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def report_data(
         "headline": headline(report) if report else [(_plain_headline(after), "bold")],
         "facts": figures(report) if report else [],
         "lines": _lines(report),
+        "times": _times(report, after["label"]),
         "kinds": NAMES,
         "texts": texts.all,
         "runs": runs,
@@ -99,6 +100,7 @@ def diff_data(a: Side, b: Side, sections: list[Section]) -> Json:
         for kind, sentence in sentences(explain(side.plan, side.device, side.report))
     ]
     lines = [{**line, "run": side.name} for side in (a, b) for line in _lines(side.report)]
+    times = [line for side in (a, b) for line in _times(side.report, side.name)]
     return {
         "page": 1,
         "magis": __version__,
@@ -108,6 +110,7 @@ def diff_data(a: Side, b: Side, sections: list[Section]) -> Json:
         "headline": [(_compared(*runs), "bold")],
         "facts": [],
         "lines": lines,
+        "times": times,
         "kinds": NAMES,
         "texts": texts.all,
         "runs": runs,
@@ -145,3 +148,11 @@ def _lines(report: Report | None) -> list[Json]:
             {"name": MEASURED_BASELINE, "bytes": report.baseline_peak_bytes, "run": "before"}
         )
     return sorted(lines, key=lambda line: -line["bytes"])
+
+
+def _times(report: Report | None, run: str) -> list[Json]:
+    """Times that figures of `run` are held against."""
+    bound = None if report is None else report.time_bound
+    if bound is None or bound.seconds is None:
+        return []
+    return [{"name": "time bound", "seconds": bound.seconds, "run": run}]

@@ -148,7 +148,7 @@ function drawnLeaves(tree, node, total) {
 }
 
 // A number says nothing without what it is a number of.
-const named = (tree, node) => (/^\d+$/.test(node.name) && node.parent ? `${named(tree, tree.nodes.get(node.parent))}.${node.name}` : node.name);
+const labelOf = (tree, node) => (/^\d+$/.test(node.name) && node.parent ? `${labelOf(tree, tree.nodes.get(node.parent))}.${node.name}` : node.name);
 
 function icicle(id, tree) {
   const total = tree.nodes.get("").bytes;
@@ -165,7 +165,7 @@ function icicle(id, tree) {
   const order = [...tree.nodes].sort((a, b) => b[1].bytes - a[1].bytes);
   for (const [path, node] of order) {
     if (!node.bytes) continue;
-    put(`/${path}`, named(tree, node), node.parent === null ? "" : `/${node.parent}`, node.bytes, css("--panel"), escaped(path || node.name));
+    put(`/${path}`, labelOf(tree, node), node.parent === null ? "" : `/${node.parent}`, node.bytes, css("--panel"), escaped(path || node.name));
     for (const leaf of drawnLeaves(tree, node, total)) {
       if (!leaf.bytes) continue;
       const faded = state.query && !isHit(leaf.row) ? "40" : "";
@@ -241,7 +241,7 @@ function tableOf(names, rows, words = []) {
   const body = table.createTBody();
   for (const row of rows) {
     const line = body.insertRow();
-    row.forEach((cell, column) => line.append(element("td", cell, kind(column))));
+    row.forEach((cell, column) => line.append(kind(column) ? element("td", cell, kind(column)) : named("td", cell)));
   }
   return table;
 }

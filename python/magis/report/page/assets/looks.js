@@ -5,7 +5,12 @@ const KIND_COLOURS = {
   light: ["#3b6fb6", "#8fb8e8", "#b7bcc6", "#d9822b", "#2f9e77", "#c9573f", "#8e63b0", "#5b5f66"],
   dark: ["#5f94dc", "#a9cbf2", "#7b8494", "#eda35a", "#52c49a", "#e8806a", "#b48ad8", "#c3c8d0"],
 };
-const LINE_COLOURS = { limit: "#b3261e", "lower bound": "#1f7a4d" };
+// Room for Plotly's buttons above a figure, so that they lie on nothing.
+const BUTTONS = 34;
+// Figures that are narrower have no room for words on their lines.
+const NARROW = 600;
+const GREEN = { light: "#1f7a4d", dark: "#6fd3a0" };
+const lineColour = (name) => ({ limit: css("--accent"), "lower bound": GREEN[state.theme], "time bound": css("--link") })[name] || css("--faint");
 const kindColour = (kind) => KIND_COLOURS[state.theme][kind];
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const byId = (id) => document.getElementById(id);
@@ -134,8 +139,20 @@ function element(name, words, className) {
   return made;
 }
 
-// The legend of kinds that hold something in some run.
-function kindLegend(parent) {
+// The same for names of modules, operators and files: broken after dots, slashes and underlines,
+// but not before a number or a file's ending.
+function named(name, words, className) {
+  const pieces = words.split(/(?<=[./_])(?![./_\d]|\w+:\d)/).flatMap((piece, at) => (at ? [document.createElement("wbr"), piece] : [piece]));
+  const whole = element("span");
+  whole.append(...pieces);
+  const made = element(name, undefined, className);
+  made.append(whole);
+  return made;
+}
+
+// What colours and lines of the memory figures mean: kinds that hold something in some run, levels
+// of memory, bounds on time.
+function legend(parent) {
   const legend = element("span", undefined, "legend");
   data.kinds.forEach((name, kind) => {
     if (!data.runs.some((run) => run.byKind[kind].some((bytes) => bytes > 0))) return;
@@ -145,6 +162,15 @@ function kindLegend(parent) {
     entry.prepend(swatch);
     legend.append(entry);
   });
+  const dashed = (line, amount, className) => {
+    const entry = element("span", `${line.name} ${amount}${line.run && data.subject === "diff" ? ` (${line.run})` : ""}`);
+    const dash = element("i", undefined, className);
+    dash.style.borderColor = lineColour(line.name);
+    entry.prepend(dash);
+    legend.append(entry);
+  };
+  data.lines.forEach((line) => dashed(line, bytesText(line.bytes), "level"));
+  data.times.forEach((line) => dashed(line, secondsText(line.seconds), "upright"));
   parent.append(legend);
 }
 

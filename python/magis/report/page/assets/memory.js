@@ -8,7 +8,7 @@ function memoryControls() {
     state.axis = axis;
     memoryFigures();
   });
-  kindLegend(controls);
+  legend(controls);
 }
 
 function memoryFigures() {
@@ -21,6 +21,8 @@ function memoryFigures() {
       figure.id = `memory-${index}`;
       const note = element("p", undefined, "hint");
       note.id = `memory-note-${index}`;
+      const place = peakPlace(run, run.peak);
+      if (place) parent.append(named("p", `At its peak runs ${place}.`, "faint place"));
       parent.append(figure, note);
     });
   }
@@ -36,7 +38,8 @@ function highest() {
 function memoryFigure(run, index, from, to) {
   const id = `memory-${index}`;
   const { steps, all } = drawn(run, from, to);
-  const look = layout(data.runs.length > 1 ? 310 : 400, {
+  const look = layout(data.runs.length > 1 ? 320 : 410, {
+    margin: { l: 76, r: 20, t: BUTTONS, b: 40 },
     hovermode: "x",
     hoverdistance: -1,
     dragmode: "zoom",
@@ -46,9 +49,9 @@ function memoryFigure(run, index, from, to) {
     annotations: [],
   });
   const at = run.count ? axisAt(run, run.peakStep) : 0;
-  const left = at > 0.6 * axisEnd(run);  // words on the peak stand to its left, those on lines too
-  addLines(look, run, left);
-  addPeak(look, run, at, left);
+  // Words on the peak stand where there is more room, those on lines at the other end.
+  addLines(look, run, at > 0.25 * axisEnd(run), byId(id).clientWidth >= NARROW);
+  addPeak(look, run, at, at > 0.6 * axisEnd(run));
   const traces = [...areas(run, steps), hoverTrace(run, steps)];
   if (run.host_peak_bytes) traces.push(hostTrace(run, steps));
   if (state.query) traces.push(hitTrace(run, steps));
@@ -150,11 +153,17 @@ function hitTrace(run, steps) {
   };
 }
 
-function addLines(look, run, left) {
-  for (const line of data.lines) {
-    if (line.run && line.run !== run.label) continue;
-    const colour = state.theme === "dark" && LINE_COLOURS[line.name] === "#1f7a4d" ? "#6fd3a0" : line.name === "limit" ? css("--accent") : LINE_COLOURS[line.name] || css("--faint");
+const ofRun = (run) => (line) => !line.run || line.run === run.label;
+
+// Levels of memory, with their names where there is room for them, and bounds on time.
+function addLines(look, run, left, wide) {
+  for (const { name, seconds } of state.axis === "time" ? data.times.filter(ofRun(run)) : []) {
+    look.shapes.push({ type: "line", x0: seconds, x1: seconds, yref: "paper", y0: 0, y1: 1, line: { color: lineColour(name), width: 1.5, dash: "dash" } });
+  }
+  for (const line of data.lines.filter(ofRun(run))) {
+    const colour = lineColour(line.name);
     look.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: line.bytes, y1: line.bytes, line: { color: colour, width: 1.5, dash: "dash" } });
+    if (!wide) continue;
     const below = data.lines.some((other) => other.bytes > line.bytes) && line.bytes > 0.1 * highest();
     look.annotations.push({ xref: "paper", x: left ? 0 : 1, xanchor: left ? "left" : "right", y: line.bytes, yanchor: below ? "top" : "bottom", showarrow: false, text: `${escaped(line.name)} ${bytesText(line.bytes)}`, font: { color: colour, size: 12 }, bgcolor: css("--back") + "b0" });
   }
@@ -167,7 +176,7 @@ function addLines(look, run, left) {
 
 function addPeak(look, run, at, left) {
   if (!run.count) return;
-  look.annotations.push({ x: at, y: run.peak_bytes, text: `peak ${bytesText(run.peak_bytes)}, ${escaped(peakPlace(run, run.peak))}`, ax: left ? -40 : 40, ay: -16, xanchor: left ? "right" : "left", arrowhead: 2, arrowcolor: css("--text"), bgcolor: css("--back") + "b0" });
+  look.annotations.push({ x: at, y: run.peak_bytes, text: `peak ${bytesText(run.peak_bytes)}`, ax: left ? -40 : 40, ay: -16, xanchor: left ? "right" : "left", arrowhead: 2, arrowcolor: css("--text"), bgcolor: css("--back") + "b0" });
   const chosen = data.runs.indexOf(run) === state.run && state.step !== run.peakStep;
   if (chosen) {
     const x = axisAt(run, state.step);

@@ -100,7 +100,7 @@ function frontierFigure() {
   byId("frontier").hidden = !frontier && !peers.length;
   if (!frontier && !peers.length) return;
   const traces = [];
-  const point = (name, bytes, seconds, symbol, colour) => ({ type: "scatter", mode: "markers+text", name, x: [bytes], y: [seconds], text: [escaped(name)], textposition: "top center", marker: { symbol, size: 12, color: colour, line: { width: 1, color: css("--back") } }, hovertemplate: `${escaped(name)}<br>${bytesText(bytes)}, ${secondsText(seconds)}<extra></extra>` });
+  const point = (name, bytes, seconds, symbol, colour, words = "top center") => ({ type: "scatter", mode: "markers+text", name, x: [bytes], y: [seconds], text: [escaped(name)], textposition: words, marker: { symbol, size: 12, color: colour, line: { width: 1, color: css("--back") } }, hovertemplate: `${escaped(name)}<br>${bytesText(bytes)}, ${secondsText(seconds)}<extra></extra>` });
   if (frontier) {
     traces.push({
       type: "scatter", mode: "lines+markers", name: "plans",
@@ -111,11 +111,11 @@ function frontierFigure() {
     });
     traces.push(point("before", frontier.baseline_peak_bytes, frontier.baseline_seconds, "square", css("--faint")));
   }
-  data.runs.filter((run) => !frontier || run.label !== "before").forEach((run) => traces.push(point(run.label === "after" ? "this plan" : run.label, run.peak_bytes, run.seconds, "star", css("--accent"))));
+  data.runs.filter((run) => !frontier || run.label !== "before").forEach((run) => traces.push(point(run.label === "after" ? "this plan" : run.label, run.peak_bytes, run.seconds, "star", css("--accent"), "top right")));
   peers.forEach((peer) => traces.push(point(peer.name, peer.peak_bytes, peer.seconds, "diamond", kindColour(6))));
   const widest = 1.08 * most(traces.flatMap((trace) => trace.x));
   const bound = data.lines.find((line) => line.name === "lower bound");
-  const shapes = bound ? [{ type: "line", x0: bound.bytes, x1: bound.bytes, yref: "paper", y0: 0, y1: 1, line: { dash: "dash", width: 1.5, color: state.theme === "dark" ? "#6fd3a0" : "#1f7a4d" } }] : [];
+  const shapes = bound ? [{ type: "line", x0: bound.bytes, x1: bound.bytes, yref: "paper", y0: 0, y1: 1, line: { dash: "dash", width: 1.5, color: GREEN[state.theme] } }] : [];
   const annotations = bound ? [{ x: bound.bytes, xanchor: "left", yref: "paper", y: 1, yanchor: "top", showarrow: false, text: `lower bound ${bytesText(bound.bytes)}`, font: { color: shapes[0].line.color, size: 12 } }] : [];
   draw("frontier-figure", traces, layout(380, {
     hovermode: "closest", shapes, annotations,
@@ -150,7 +150,7 @@ function progressFigure() {
   const line = (name, y, colour, more) => ({ type: "scatter", mode: "lines", name, x: found.elapsed, y, line: { shape: "hv", color: colour, width: 2, ...more } });
   const traces = [
     { ...line("best peak", found.peak_bytes, css("--link")), text: found.elapsed.map((at, row) => `${bytesText(found.peak_bytes[row])}, ${secondsText(found.seconds[row])} a step<br>after ${secondsText(at)}, ${number(found.states[row])} states${found.met[row] ? "" : "<br>limit not met"}`), hovertemplate: "%{text}<extra></extra>" },
-    { ...line("lower bound", found.bound_bytes, state.theme === "dark" ? "#6fd3a0" : "#1f7a4d", { dash: "dash" }), hoverinfo: "skip" },
+    { ...line("lower bound", found.bound_bytes, GREEN[state.theme], { dash: "dash" }), hoverinfo: "skip" },
     { ...line("its time", found.seconds, css("--faint"), { width: 1.5 }), yaxis: "y2", hoverinfo: "skip" },
   ];
   draw("progress-figure", traces, layout(300, {
