@@ -58,7 +58,7 @@ def diff(
     if output is not None:
         from magis.report.page import diff_data, write_page
 
-        write_page(output, diff_data(a, b, sections))
+        write_page(output, diff_data(a, b, sections, warnings))
         notes.append(Text(f"Page written to {output}."))
     data = {
         "first": str(first),
@@ -87,7 +87,9 @@ def _side(subject: Subject, name: str, device: str | None) -> Side:
         return Side(name, plan, profile, subject.report.edits, subject.report)
     before = _core.Plan.program_order(subject.captured or plan.graph)
     edits = find_edits(plan, before.simulate(profile), plan.simulate(profile))
-    report = None if subject.report is None else replace(subject.report, edits=edits)
+    report = subject.report
+    if report is not None:  # its bound on time is one under the other profile
+        report = replace(report, edits=edits, time_bound=None)
     return Side(name, plan, profile, edits, report)
 
 

@@ -390,9 +390,29 @@ def test_diff_takes_a_graph_under_the_others_profile(magis: Magis, made: Path) -
 def test_diff_warns_of_plans_for_different_steps(magis: Magis, made: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.magis"
     other.write_text(chain(5))
-    done = magis("diff", other, made / "tight.json")
+    page = tmp_path / "diff.html"
+    done = magis("diff", other, made / "tight.json", "-o", page)
     assert done.status == 0
     assert "are not plans of the same step" in done.err
+    # Whoever is sent the page has to know, too.
+    words, style = page_of(page)["headline"][1]
+    assert words == "other.magis and tight.json are not plans of the same step"
+    assert style == "red"
+
+
+def test_times_on_a_page_of_two_plans_are_those_of_each_profile(
+    magis: Magis, made: Path, bounded: Path, tmp_path: Path
+) -> None:
+    page, other = tmp_path / "diff.html", tmp_path / "other.json"
+    asked = ["--device", "a100", "--no-swap", "--state-budget", "2000", "-o", other]
+    assert magis("optimize", made / "chain.magis", "--memory-limit", "70%", *asked).status == 0
+    assert magis("diff", bounded, other, "-o", page).status == 0
+    data = page_of(page)
+    assert [run["device"] for run in data["runs"]] == ["rtx3090", "a100"]
+    assert [line["run"] for line in data["times"]] == ["bounded.json"]
+    # Under another profile the bound is another one, which nobody has found.
+    assert magis("diff", bounded, other, "--device", "a100", "-o", page).status == 0
+    assert page_of(page)["times"] == []
 
 
 def test_files_that_hold_no_plan_are_named(magis: Magis, made: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +88,8 @@ def report_data(
     }
 
 
-def diff_data(a: Side, b: Side, sections: list[Section]) -> Json:
-    """Two plans in place of before and after, and what differs."""
+def diff_data(a: Side, b: Side, sections: list[Section], warnings: Iterable[str] = ()) -> Json:
+    """Two plans in place of before and after, and what differs. warnings: what to know first."""
     texts = Texts()
     runs = [
         run_columns(side.plan, side.device, texts, label=side.name, source=f"profile {side.device}")
@@ -107,7 +108,7 @@ def diff_data(a: Side, b: Side, sections: list[Section]) -> Json:
         "subject": "diff",
         "title": f"{a.name} and {b.name}",
         "device": " and ".join(dict.fromkeys(str(side.device) for side in (a, b))),
-        "headline": [(_compared(*runs), "bold")],
+        "headline": [(_compared(*runs), "bold"), *((words, "red") for words in warnings)],
         "facts": [],
         "lines": lines,
         "times": times,

@@ -52,6 +52,7 @@ def run_columns(
 class _Columns:
     def __init__(self, plan: _core.Plan, device: _core.Device, texts: Texts) -> None:
         self._plan = plan
+        self._device = device
         self._text = texts.number
         self._simulation = plan.simulate(device)
         self._timeline = Timeline.of(plan, self._simulation, device)
@@ -72,6 +73,7 @@ class _Columns:
         return {
             "label": label,
             "source": source,
+            "device": str(self._device),
             "peak_bytes": simulation.peak_bytes,
             "persistent_bytes": simulation.persistent_bytes,
             "seconds": simulation.seconds,

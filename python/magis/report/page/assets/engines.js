@@ -111,7 +111,7 @@ function copying(run, toHost, from, to) {
 }
 
 function enginesNote(run) {
-  const words = [`${run.label}: ${secondsText(run.seconds)} a step by the profile ${data.device}.`];
+  const words = [`${run.label}: ${secondsText(run.seconds)} a step by the profile ${run.device}.`];
   if (run.copies.start.length) {
     words.push(`Of ${secondsText(run.copy_seconds)} of copying the step waits for ${secondsText(run.exposed_seconds)}; ${bytesText(run.bytes_to_host)} go to the host, which holds ${bytesText(run.host_peak_bytes)} at most.`);
   }
