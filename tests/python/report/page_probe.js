@@ -93,3 +93,10 @@ function breaksAWord(cell) {
     return new Set([...range.getClientRects()].map((box) => box.top)).size > 1;
   });
 }
+
+// Boxes of a tree whose inner ones do not come to as many bytes.
+function unevenParents(id) {
+  const { ids, parents, values } = byId(id).data[0], sums = new Map();
+  parents.forEach((parent, at) => sums.set(parent, (sums.get(parent) || 0) + values[at]));
+  return ids.filter((box, at) => sums.has(box) && sums.get(box) !== values[at]);
+}

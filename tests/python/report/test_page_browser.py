@@ -6,7 +6,6 @@ Screenshots are left in build/screenshots.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import viewer_plans
 from browser import CHROMIUM, Browser
+from page_browser import SHOTS, SIX_MB, opened
 from page_support import DEVICE, planned, steps_of, zoo_graph
 
 from magis import _core
@@ -29,33 +29,9 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="chromium is not installed; scripts/setup_packages.sh does"
 )
 
-SHOTS = Path(__file__).parents[3] / "build" / "screenshots"
-PROBE = Path(__file__).parent / "page_probe.js"
-SIX_MB = 6_000_000
 # Limits under which small models split, recompute or swap.
 SHARES = {"bert": 0.5, "unet": 0.6, "gpt-neo": 0.6}
 FIGURES = ("memory-0", "memory-1", "live-modules", "live-sources", "engines-figure")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = Browser()
-    yield found
-    found.close()
-
-
-@pytest.fixture(autouse=True)
-def no_old_errors(request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue("browser").errors.clear()
-
-
-def opened(browser: Browser, page: Path, *, dark: bool = False) -> float:
-    """Seconds until the page is drawn; its probes are there then."""
-    seconds = browser.open(page, dark=dark, timeout=120)
-    assert browser.errors == []
-    assert browser.evaluate("document.documentElement.dataset.ready") == "yes"
-    browser.evaluate(PROBE.read_text())
-    return seconds
 
 
 def drawn(browser: Browser, name: str, plan: _core.Plan, report: Report, folder: Path) -> Path:
@@ -406,33 +382,3 @@ def test_a_step_without_operators(browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "empty.html"
     write_page(page, report_data(None, "cpu", captured=graph))
     opened(browser, page)
-
-
-def chain(length: int) -> str:
-    """So many operators in a thousand modules, without a source line; each result dies early."""
-    lines = ["magis 1", "device cpu"]
-    lines += [f'site @{i + 1} "net.block.{i // 10}.part.{i % 10}" ""' for i in range(1000)]
-    lines += ['batch %x "[0]" : f32[64]', "%a0 = aten.tanh(%x) : f32[64] @1"]
-    lines += [
-        f"%a{i} = aten.mul.Tensor(%a{i - 1}, %x) : f32[64] @{i % 1000 + 1}"
-        for i in range(1, length)
-    ]
-    return "\n".join([*lines, f'output loss "" %a{length - 1}']) + "\n"
-
-
-def test_fifty_thousand_operators_and_no_source_lines(browser: Browser, tmp_path: Path) -> None:
-    graph = _core.Graph.parse(chain(50_000), "chain")
-    page = tmp_path / "chain.html"
-    write_page(page, report_data(None, "cpu", captured=graph))
-    assert page.stat().st_size <= SIX_MB
-    seconds = opened(browser, page)
-    print(f"50,000 operators: {page.stat().st_size:,} bytes, opened in {seconds:.2f} s")
-    assert browser.errors == []
-    assert browser.evaluate("data.runs[0].count") == 50_000
-    # Zoomed in, single operators are told apart.
-    browser.evaluate("state.axis = 'order'; memoryFigure(data.runs[0], 0, 30000, 30010)")
-    shown = browser.evaluate("document.getElementById('memory-0').data[0].x.length")
-    assert shown <= 14
-    assert "(no source line)" in browser.evaluate(
-        "document.getElementById('live-sources').data[0].labels.join()"
-    )

@@ -4,7 +4,12 @@
 // Of more leaves than this the smallest of each parent are one for each kind.
 const MOST_LEAVES = 250;
 // Of small leaves with what was searched for so many are told apart.
-const MOST_HITS = 40;
+const MOST_HITS = 200;
+// Of a tree with more modules those that would be narrower than a pixel are one for each parent, and
+// of these with what was searched for so many are told apart.
+const MOST_NODES = 1500;
+const LEAST_DRAWN = 1 / 2000;
+const MOST_NODES_HIT = 200;
 // Smaller parts of the whole have no room for their names.
 const LEAST_NAMED = 1 / 150;
 const NOWHERE = "(outside any module)";
@@ -69,7 +74,11 @@ class Tree {
   add(path, leaf) {
     this.leaves++;
     this.nodes.get(path).leaves.push(leaf);
-    for (let at = path; at !== null; at = this.nodes.get(at).parent) this.nodes.get(at).bytes += leaf.bytes;
+    const hit = isHit(leaf.row);
+    for (let at = path; at !== null; at = this.nodes.get(at).parent) {
+      this.nodes.get(at).bytes += leaf.bytes;
+      if (hit) this.nodes.get(at).hit = true;
+    }
   }
 }
 
@@ -127,11 +136,10 @@ function sourceTree(run, rows) {
 }
 
 // Leaves that are drawn for a node: all, or the largest and, by kind, the sums of the others.
-function drawnLeaves(tree, node, total) {
+function drawnLeaves(tree, node, total, counted) {
   const leaves = [...node.leaves].sort((a, b) => b.bytes - a.bytes);
   if (tree.leaves <= MOST_LEAVES) return leaves;
-  let hits = 0;
-  const kept = new Set(leaves.filter((leaf) => leaf.bytes > total / 500 || (isHit(leaf.row) && hits++ < MOST_HITS)));
+  const kept = new Set(leaves.filter((leaf) => leaf.bytes > total / 500 || (counted.hits < MOST_HITS && isHit(leaf.row) && counted.hits++ < MOST_HITS)));
   const rest = new Map();
   for (const leaf of leaves) {
     if (kept.has(leaf)) continue;
@@ -145,6 +153,28 @@ function drawnLeaves(tree, node, total) {
     sum.lines = [escaped(sum.name)];
   }
   return [...kept, ...rest.values()];
+}
+
+// The nodes that are drawn, parents before what is in them, and by parent how many are not, and how
+// much is in those.
+function drawnNodes(tree) {
+  const order = [...tree.nodes].filter(([, node]) => node.bytes).sort((a, b) => b[1].bytes - a[1].bytes);
+  if (order.length <= MOST_NODES) return { drawn: order, folded: new Map() };
+  const least = tree.nodes.get("").bytes * LEAST_DRAWN, drawn = [], paths = new Set(), folded = new Map();
+  let hits = 0;
+  for (const [path, node] of order) {
+    if (node.parent !== null && !paths.has(node.parent)) continue;
+    if (node.bytes >= least || (node.hit && hits++ < MOST_NODES_HIT)) {
+      drawn.push([path, node]);
+      paths.add(path);
+      continue;
+    }
+    const sum = folded.get(node.parent) || { modules: 0, bytes: 0 };
+    sum.modules++;
+    sum.bytes += node.bytes;
+    folded.set(node.parent, sum);
+  }
+  return { drawn, folded };
 }
 
 // A number says nothing without what it is a number of.
@@ -162,11 +192,14 @@ function icicle(id, tree) {
     figure.colours.push(colour);
     figure.hovers.push(`${hover}<br>${bytesText(bytes)}, ${percent(bytes, total)}`);
   };
-  const order = [...tree.nodes].sort((a, b) => b[1].bytes - a[1].bytes);
-  for (const [path, node] of order) {
-    if (!node.bytes) continue;
+  const { drawn, folded } = drawnNodes(tree), counted = { hits: 0 };
+  for (const [path, { modules, bytes }] of folded) {
+    const name = plural(modules, "smaller part");
+    put(`/${path}#`, name, `/${path}`, bytes, css("--panel"), `${name} of ${escaped(path || "the step")}; the search box finds them`);
+  }
+  for (const [path, node] of drawn) {
     put(`/${path}`, labelOf(tree, node), node.parent === null ? "" : `/${node.parent}`, node.bytes, css("--panel"), escaped(path || node.name));
-    for (const leaf of drawnLeaves(tree, node, total)) {
+    for (const leaf of drawnLeaves(tree, node, total, counted)) {
       if (!leaf.bytes) continue;
       const faded = state.query && !isHit(leaf.row) ? "40" : "";
       put(`/${path}#${leaf.name}`, leaf.name, `/${path}`, leaf.bytes, kindColour(leaf.kind) + faded, leaf.lines.join("<br>"));
