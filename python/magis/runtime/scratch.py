@@ -42,21 +42,8 @@ def with_measured_scratch(graph_text: str) -> str:
     Leaves the random generator as it was. Calls measured earlier in this process are not run again.
     """
     document = parse(graph_text)
-    signatures = {name: _signature(op, document) for name, op in document.operators.items()}
-    most = int(_MOST_MEMORY * free_bytes(torch.device("cpu")))
-    missing: dict[Signature, language.Operation] = {}
-    for name, op in document.operators.items():
-        signature = signatures[name]
-        if signature not in _measured and _bytes_touched(op, document) <= most:
-            missing.setdefault(signature, op)
-    _measured.update(_measure(missing, document))
-
-    lines = graph_text.removesuffix("\n").split("\n")
-    for name, op in document.operators.items():
-        scratch = _measured.get(signatures[name], 0)
-        if scratch and not op.scratch:
-            lines[op.line - 1] += f" scratch {scratch}"
-    return "\n".join(lines) + "\n"
+    unknown = {name: op for name, op in document.operators.items() if not op.scratch}
+    return _with_scratch(graph_text, document, unknown)
 
 
 def with_parts_measured(plan_text: str, captured_text: str) -> str:
@@ -67,12 +54,35 @@ def with_parts_measured(plan_text: str, captured_text: str) -> str:
     place it stands.
     """
     captured = {_SCRATCH.sub("", line) for line in captured_text.split("\n")}
-    lines = plan_text.removesuffix("\n").split("\n")
-    for op in parse(plan_text).operators.values():
+    lines = plan_text.split("\n")
+    document = parse(plan_text)
+    altered: dict[str, language.Operation] = {}
+    for name, op in document.operators.items():
         bare = _SCRATCH.sub("", lines[op.line - 1])
         if bare not in captured:
             lines[op.line - 1] = bare
-    return with_measured_scratch("\n".join(lines) + "\n")
+            altered[name] = op
+    return _with_scratch("\n".join(lines), document, altered)
+
+
+def _with_scratch(
+    text: str, document: language.Document, operators: dict[str, language.Operation]
+) -> str:
+    """`text`, which is that of `document`, with the scratch of `operators`, for which it has none."""
+    signatures = {name: _signature(op, document) for name, op in operators.items()}
+    most = int(_MOST_MEMORY * free_bytes(torch.device("cpu")))
+    missing: dict[Signature, language.Operation] = {}
+    for name, op in operators.items():
+        signature = signatures[name]
+        if signature not in _measured and _bytes_touched(op, document) <= most:
+            missing.setdefault(signature, op)
+    _measured.update(_measure(missing, document))
+
+    lines = text.split("\n")
+    for name, op in operators.items():
+        if scratch := _measured.get(signatures[name], 0):
+            lines[op.line - 1] += f" scratch {scratch}"
+    return "\n".join(lines)
 
 
 def _signature(op: language.Operation, document: language.Document) -> Signature:
