@@ -38,7 +38,7 @@ class RewriteSearch {
       OptimizeResult other = search(graphs_[g], share_of_trial(g));
       if (is_better(other, best)) best = std::move(other);
     }
-    if (graphs_.size() > 1 && may_go_on(best)) {
+    if (graphs_.size() > 1 && may_go_on()) {
       OptimizeResult last = search(best.rewritten, 1);
       if (is_better(last, best)) best = std::move(last);
     }
@@ -52,12 +52,15 @@ class RewriteSearch {
     for (std::size_t g = 1; g < graphs_.size(); ++g) {
       plans = best_of(std::move(plans), frontier(graphs_[g], share_of_trial(g)));
     }
-    if (graphs_.size() == 1 || !may_go_on(plans.front())) return plans;
-    const auto plans_of = [&](const std::shared_ptr<const Graph>& graph) {
-      return std::ranges::count(plans, graph, &OptimizeResult::rewritten);
-    };
-    const auto most = std::ranges::max_element(graphs_, {}, plans_of);
-    return best_of(std::move(plans), frontier(*most, 1));
+    if (graphs_.size() > 1 && may_go_on()) {
+      const auto plans_of = [&](const std::shared_ptr<const Graph>& graph) {
+        return std::ranges::count(plans, graph, &OptimizeResult::rewritten);
+      };
+      const auto most = std::ranges::max_element(graphs_, {}, plans_of);
+      plans = best_of(std::move(plans), frontier(*most, 1));
+    }
+    for (OptimizeResult& plan : plans) plan = finished(std::move(plan));
+    return plans;
   }
 
  private:
@@ -65,14 +68,8 @@ class RewriteSearch {
                                        double share) {
     std::vector<OptimizeResult> plans =
         FissionSearch(*rewritten, profile_, remaining(share), baseline_).find_frontier();
-    if (!plans.empty()) {
-      scored_ += plans.front().states_scored;
-      evaluated_ += plans.front().states_evaluated;
-    }
-    for (OptimizeResult& plan : plans) {
-      plan.rewritten = rewritten;
-      plan = finished(std::move(plan));
-    }
+    if (!plans.empty()) count(plans.front());
+    for (OptimizeResult& plan : plans) plan.rewritten = rewritten;
     return plans;
   }
 
@@ -81,8 +78,14 @@ class RewriteSearch {
     return graphs_.size() == 1 ? 1 : kTrialShare / (1 - kTrialShare * static_cast<double>(graph));
   }
 
-  bool may_go_on(const OptimizeResult& found) const {
-    return found.stop_reason != StopReason::interrupted && seconds_left() > 0 && states_left() > 0;
+  void count(const OptimizeResult& found) {
+    scored_ += found.states_scored;
+    evaluated_ += found.states_evaluated;
+    last_stop_ = found.stop_reason;
+  }
+
+  bool may_go_on() const {
+    return last_stop_ != StopReason::interrupted && seconds_left() > 0 && states_left() > 0;
   }
 
   // Of both, what is not beaten in time and memory; from the fastest to the smallest.
@@ -153,8 +156,7 @@ class RewriteSearch {
 
   OptimizeResult search(const std::shared_ptr<const Graph>& rewritten, double share) {
     OptimizeResult result = FissionSearch(*rewritten, profile_, remaining(share), baseline_).run();
-    scored_ += result.states_scored;
-    evaluated_ += result.states_evaluated;
+    count(result);
     result.rewritten = rewritten;
     return result;
   }
@@ -169,8 +171,9 @@ class RewriteSearch {
 
   OptimizeResult finished(OptimizeResult result) const {
     if (!result.split) result.split = result.rewritten;
-    result.states_scored = std::max(result.states_scored, scored_);
-    result.states_evaluated = std::max(result.states_evaluated, evaluated_);
+    result.states_scored = scored_;
+    result.states_evaluated = evaluated_;
+    result.stop_reason = last_stop_;
     result.wall_seconds = now() - begin_;
     result.cpu_seconds = process_seconds() - cpu_begin_;
     return result;
@@ -185,6 +188,7 @@ class RewriteSearch {
   std::vector<std::shared_ptr<const Graph>> graphs_;  // none: nothing pays
   int64_t scored_ = 0;
   int64_t evaluated_ = 0;
+  StopReason last_stop_ = StopReason::converged;  // of the last search
 };
 
 }  // namespace

@@ -68,7 +68,7 @@ def with_parts_measured(plan_text: str, captured_text: str) -> str:
 def _with_scratch(
     text: str, document: language.Document, operators: dict[str, language.Operation]
 ) -> str:
-    """`text`, which is that of `document`, with the scratch of `operators`, for which it has none."""
+    """`text`, which `document` is of, with the scratch of `operators`; their lines have none."""
     signatures = {name: _signature(op, document) for name, op in operators.items()}
     most = int(_MOST_MEMORY * free_bytes(torch.device("cpu")))
     missing: dict[Signature, language.Operation] = {}

@@ -206,6 +206,21 @@ TEST(RewriteSearch, SplitsWhereTheLimitAsksForIt) {
   EXPECT_LE(frontier.back().found.transient_peak, before.transient_peak / 2);
 }
 
+// The first graphs are searched for a share of the budget, which is not why all of it ended.
+TEST(RewriteSearch, SaysWhyTheLastSearchEnded) {
+  const Graph graph = parse_graph(attention(3, 16384, 512), "test");
+  const DeviceProfile& profile = device_profile("reference");
+  const Bytes peak = in_program_order(graph, profile).transient_peak;
+  for (const int64_t states : {200, 300, 500, 700, 1'000, 3'000}) {
+    OptimizeOptions options = for_states(states);
+    options.limit = {.kind = Limit::Kind::memory,
+                     .bytes = make_cost_table(graph, profile).persistent + peak / 2};
+    const OptimizeResult found = optimize(graph, profile, options);
+    EXPECT_EQ(found.stop_reason == StopReason::state_budget, found.states_evaluated >= states)
+        << found.states_evaluated << " of " << states;
+  }
+}
+
 // One rule at all places a step; each stands by itself, and the graph is as it was.
 TEST(Rewriter, TakesSingleSteps) {
   const Graph graph = parse_graph(attention(3, 16384, 512), "test");
