@@ -270,6 +270,18 @@ def test_names_are_shown_not_obeyed(browser: Browser, tmp_path: Path) -> None:
     assert browser.errors == []
 
 
+def test_a_plan_alone_tells_where_its_frontier_would_come_from(
+    browser: Browser, tmp_path: Path
+) -> None:
+    _, report = planned(zoo_graph("unet", "tiny"), 0.6, states=2_000)
+    page = tmp_path / "unet.html"
+    report.html(page)
+    opened(browser, page)
+    assert "--frontier FOLDER" in browser.evaluate("byId('frontier-note').innerText")
+    assert browser.evaluate("byId('frontier-figure').getClientRects().length") == 0
+    assert browser.errors == []
+
+
 def test_printing_is_light_and_leaves_no_trace(browser: Browser, tmp_path: Path) -> None:
     _, report = planned(zoo_graph("unet", "tiny"), 0.6, states=2_000)
     page = tmp_path / "unet.html"

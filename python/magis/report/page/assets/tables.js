@@ -95,10 +95,16 @@ function sortsBy(cell, column) {
 
 // ---- frontier
 
+const WITHOUT_FRONTIER = "What more memory would buy, and what less would cost, is told here of a plan among others: `magis optimize GRAPH --frontier -o FOLDER` finds them all, and `magis report PLAN --frontier FOLDER` shows this plan among them.";
+
 function frontierFigure() {
   const frontier = data.frontier, peers = data.peers;
-  byId("frontier").hidden = !frontier && !peers.length;
-  if (!frontier && !peers.length) return;
+  const known = frontier || peers.length;
+  byId("frontier").hidden = !known && !data.search;
+  byId("frontier-figure").hidden = !known;
+  byId("frontier-note").hidden = !frontier && !data.search;
+  if (data.search && !frontier) byId("frontier-note").textContent = WITHOUT_FRONTIER;
+  if (!known) return;
   const traces = [];
   const point = (name, bytes, seconds, symbol, colour, words = "top center") => ({ type: "scatter", mode: "markers+text", name, x: [bytes], y: [seconds], text: [escaped(name)], textposition: words, marker: { symbol, size: 12, color: colour, line: { width: 1, color: css("--back") } }, hovertemplate: `${escaped(name)}<br>${bytesText(bytes)}, ${secondsText(seconds)}<extra></extra>` });
   if (frontier) {
