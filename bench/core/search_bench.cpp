@@ -1,6 +1,7 @@
 // What the search does most: edits tried in place and taken back, and scored without being tried.
-// Over graphs of 4 to 256 stacked transformer layers; time per item is what the cost of an edit
-// grows by.
+// Over graphs of 4 to 256 stacked transformer layers. The edits of BM_TryEdit are any at all: that of
+// a gradient between layers makes half of the step run again, so their cost grows with the graph.
+// BM_Search tells what the edits cost that a search does try.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "search/budget.h"
 #include "search/evaluator.h"
 #include "search/random.h"
+#include "search/schedule_search.h"
 #include "search/scoring.h"
 #include "support/transformer_graph.h"
 
@@ -88,6 +90,30 @@ BENCHMARK(BM_ScoreAll)
     ->Arg(64)
     ->Arg(256)
     ->Unit(benchmark::kMicrosecond);
+
+// A search for half of the memory; an item is a state that it evaluates exactly.
+void BM_Search(benchmark::State& state) {
+  const Case bench(static_cast<int>(state.range(0)));
+  const Bytes peak = bench.evaluator.peak();
+  OptimizeOptions options;
+  options.host_memory = 0;
+  options.limit = {.kind = Limit::Kind::memory, .bytes = bench.costs.persistent + peak / 2};
+  options.time_budget = 10;
+  int64_t evaluated = 0;
+  for (auto _ : state) {
+    evaluated += optimize_schedule(bench.graph, bench.costs, options).states_evaluated;
+  }
+  state.SetItemsProcessed(evaluated);
+  state.counters["operators"] = bench.problem.op_count();
+}
+BENCHMARK(BM_Search)
+    ->ArgName("layers")
+    ->Arg(21)
+    ->Arg(84)
+    ->Arg(328)
+    ->Arg(1312)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace magis

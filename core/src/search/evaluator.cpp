@@ -37,6 +37,7 @@ Evaluator::Evaluator(const Problem& problem)
       row_begin_(problem.edge_op.size(), 0),
       row_end_(problem.edge_op.size(), 0),
       holder_(problem.edge_op.size()),
+      profile_(problem.time.size()),
       asking_(problem.bytes.size()),
       segments_(problem.time.size()),
       copied_(problem.bytes.size(), 0),
@@ -48,9 +49,7 @@ Evaluator::Evaluator(const Problem& problem)
       cost_seen_(problem.time.size(), 0) {
   const std::size_t count = problem.time.size();
   order_.resize(count);
-  carry_.resize(count + 1);
   carry_steps_.resize(count + 2);
-  top_.resize(count);
   dirty_.resize(count / 64 + 1);
   for (const Picoseconds time : problem.time) base_time_ += time;
   for (std::size_t t = 0; t < problem.bytes.size(); ++t) {
@@ -81,10 +80,12 @@ OpId Evaluator::previous_op(EdgeId edge) const {
 
 EdgeId Evaluator::first_use_from(TensorId tensor, int position) const {
   const std::size_t row = Problem::row(tensor);
-  for (std::size_t i = problem_.uses.first(row); i < problem_.uses.first(row + 1); ++i) {
-    if (use_position(sequence_[i]) >= position) return sequence_[i];
-  }
-  return EdgeId();
+  const auto begin = sequence_.begin() + static_cast<std::ptrdiff_t>(problem_.uses.first(row));
+  const auto end = sequence_.begin() + static_cast<std::ptrdiff_t>(problem_.uses.first(row + 1));
+  const auto found = std::lower_bound(begin, end, position, [this](EdgeId edge, int wanted) {
+    return use_position(edge) < wanted;
+  });
+  return found == end ? EdgeId() : *found;
 }
 
 bool Evaluator::live_at(TensorId tensor, int position) const {
@@ -114,7 +115,7 @@ void Evaluator::load(const Decisions& decisions) {
   std::ranges::fill(gaps_of_, 0);
   std::ranges::fill(carry_steps_, 0);
   for (Segment& segment : segments_) segment.clear();
-  for (std::vector<OpId>& asking : asking_) asking.clear();
+  for (std::vector<Asker>& asking : asking_) asking.clear();
   IdMap<TensorId, int32_t> filled(problem_.bytes.size(), 0);
   for (int k = 0; k < op_count(); ++k) {
     const OpId op = order_[at(k)];
@@ -139,11 +140,7 @@ void Evaluator::load(const Decisions& decisions) {
   std::ranges::fill(dirty_, 0);
   first_dirty_ = dirty_.size();
   last_dirty_ = 0;
-  Bytes carried = 0;
-  for (std::size_t border = 0; border < carry_.size(); ++border) {
-    carried += carry_steps_[border];
-    carry_[border] = carried;
-  }
+  profile_.set_carries(carry_steps_);
   loading_ = false;
 }
 
@@ -238,7 +235,7 @@ void Evaluator::release(EdgeId edge) {
 
 // Segments from `first` to `last` whose chains depended on the tensor's presence.
 void Evaluator::mark_asking(TensorId tensor, int first, int last) {
-  for (const OpId op : asking_[tensor]) {
+  for (const auto [op, unused] : asking_[tensor]) {
     const int position = position_[op];
     if (first <= position && position <= last) mark_dirty(position);
   }
@@ -266,7 +263,7 @@ void Evaluator::add_carry(int first, int last, Bytes bytes) {
     carry_steps_[at(last + 1)] -= bytes;
     return;
   }
-  for (int border = first; border <= last; ++border) carry_[at(border)] += bytes;
+  profile_.add_carry(first, last, bytes);
   changes_.push_back({.kind = Change::Kind::carry, .id = first, .other = last, .bytes = bytes});
 }
 
@@ -298,24 +295,36 @@ void Evaluator::store_segment(OpId op, int position) {
 // Puts `next` in place; what stood there goes to `previous`, whose buffers go to `next`.
 void Evaluator::replace_segment(OpId op, int position, Segment& next, Segment& previous) {
   Segment& stored = segments_[op];
+  replace_asked(op, next);
   std::swap(previous, stored);
   std::swap(stored, next);
   time_ += stored.time - previous.time;
   infeasible_segments_ += int{!stored.feasible} - int{!previous.feasible};
   chains_ += int{!stored.asked.empty() || !stored.chain.empty()} -
              int{!previous.asked.empty() || !previous.chain.empty()};
-  top_[at(position)] = stored.top;
-  replace_asked(op, previous, stored);
+  profile_.set_top(position, stored.top);
 }
 
-void Evaluator::replace_asked(OpId op, const Segment& previous, const Segment& next) {
-  if (previous.asked == next.asked) return;
-  for (const TensorId tensor : previous.asked) {
-    std::vector<OpId>& asking = asking_[tensor];
-    *std::ranges::find(asking, op) = asking.back();
+// In the index, what the segment asked gives way to what `next` did. Most of it is often the same.
+void Evaluator::replace_asked(OpId op, Segment& next) {
+  Segment& stored = segments_[op];
+  const auto differ = std::ranges::mismatch(stored.asked, next.asked).in1;
+  const auto same = static_cast<std::size_t>(differ - stored.asked.begin());
+  for (std::size_t i = same; i < stored.asked.size(); ++i) {
+    std::vector<Asker>& asking = asking_[stored.asked[i]];
+    const int32_t place = stored.asker[i];
+    const Asker moved = asking.back();
+    asking[at(place)] = moved;
+    segments_[moved.op].asker[at(moved.index)] = place;
     asking.pop_back();
   }
-  for (const TensorId tensor : next.asked) asking_[tensor].push_back(op);
+  next.asker.resize(next.asked.size());
+  std::copy_n(stored.asker.begin(), same, next.asker.begin());
+  for (std::size_t i = same; i < next.asked.size(); ++i) {
+    std::vector<Asker>& asking = asking_[next.asked[i]];
+    next.asker[i] = static_cast<int32_t>(asking.size());
+    asking.push_back({op, static_cast<int32_t>(i)});
+  }
 }
 
 void Evaluator::undo(std::size_t mark) {
@@ -340,9 +349,7 @@ void Evaluator::undo(std::size_t mark) {
         holder_[EdgeId(change.id)] = OpId(change.other);
         break;
       case Change::Kind::carry:
-        for (int border = change.id; border <= change.other; ++border) {
-          carry_[at(border)] -= change.bytes;
-        }
+        profile_.add_carry(change.id, change.other, -change.bytes);
         break;
       case Change::Kind::segment: {
         const OpId op(change.id);
@@ -366,26 +373,6 @@ void Evaluator::forget() {
 
 // ---- figures
 
-Bytes Evaluator::peak() const { return usage(0).peak; }
-
-Evaluator::Usage Evaluator::usage(Bytes target) const {
-  Usage usage;
-  for (std::size_t k = 0; k < top_.size(); ++k) {
-    const Bytes bytes = carry_[k] + top_[k];
-    usage.peak = std::max(usage.peak, bytes);
-    usage.overflow += std::max<Bytes>(0, bytes - target);
-  }
-  return usage;
-}
-
-int Evaluator::peak_position() const {
-  int best = 0;
-  for (int k = 1; k < op_count(); ++k) {
-    if (bytes_at(k) > bytes_at(best)) best = k;
-  }
-  return best;
-}
-
 Decisions Evaluator::decisions() const {
   Decisions decisions{order_, mode_};
   if (gap_count_ == 0) return decisions;
@@ -397,7 +384,7 @@ Decisions Evaluator::decisions() const {
 
 int Evaluator::first_need(EdgeId edge, int from) const {
   int first = use_position(edge);
-  for (const OpId op : asking_[problem_.edge_tensor[edge]]) {
+  for (const auto [op, unused] : asking_[problem_.edge_tensor[edge]]) {
     if (position_[op] >= from) first = std::min(first, position_[op]);
   }
   return first;
@@ -405,7 +392,7 @@ int Evaluator::first_need(EdgeId edge, int from) const {
 
 int Evaluator::last_need(EdgeId edge, int before) const {
   int last = previous_position(edge);
-  for (const OpId op : asking_[problem_.edge_tensor[edge]]) {
+  for (const auto [op, unused] : asking_[problem_.edge_tensor[edge]]) {
     if (position_[op] < before) last = std::max(last, position_[op]);
   }
   return last > previous_position(edge) ? last : use_position(edge);

@@ -26,6 +26,7 @@
 
 #include "magis/schedule/decisions.h"
 #include "magis/simulate/simulate.h"
+#include "search/memory_profile.h"
 #include "search/problem.h"
 
 namespace magis {
@@ -74,16 +75,16 @@ class Evaluator {
   // Nothing is recomputed.
   bool plain() const { return chains_ == 0; }
   Picoseconds time() const { return time_; }
-  Bytes peak() const;  // transient
+  Bytes peak() const { return profile_.peak(); }  // transient
   struct Usage {
     Bytes peak = 0;
     int64_t overflow = 0;  // sum over segments of the bytes above the target
   };
-  Usage usage(Bytes target) const;
-  int peak_position() const;  // the first
-  Bytes bytes_at(int position) const { return carry_[at(position)] + top_[at(position)]; }
+  Usage usage(Bytes target) const { return {profile_.peak(), profile_.overflow(target)}; }
+  int peak_position() const { return profile_.peak_position(); }  // the first
+  Bytes bytes_at(int position) const { return profile_.bytes_at(position); }
   // Of these, what is there before the operator and its copies run.
-  Bytes carried_to(int position) const { return carry_[at(position)]; }
+  Bytes carried_to(int position) const { return profile_.carry(position); }
   // Distinguishes schedules: order and modes.
   uint64_t hash() const { return hash_; }
 
@@ -147,7 +148,12 @@ class Evaluator {
     std::vector<OpId> chain;
     std::vector<EdgeId> holds;    // later uses served by what this chain made
     std::vector<TensorId> asked;  // whose presence the chain depended on
+    std::vector<int32_t> asker;   // of each, where in asking_ this segment stands
     void clear();
+  };
+  struct Asker {
+    OpId op;        // of the segment
+    int32_t index;  // in what it asked
   };
   struct Change {
     enum class Kind : uint8_t { mode, gap, holder, carry, segment, exchange };
@@ -177,7 +183,7 @@ class Evaluator {
   void set_holder(EdgeId edge, OpId holder);
   void store_segment(OpId op, int position);  // what stands in fresh_
   void replace_segment(OpId op, int position, Segment& next, Segment& previous);
-  void replace_asked(OpId op, const Segment& previous, const Segment& next);
+  void replace_asked(OpId op, Segment& next);
   void exchange_order(int position);
 
   // ---- propagation
@@ -251,9 +257,8 @@ class Evaluator {
   IdMap<EdgeId, int32_t> row_end_;
   // What follows from it.
   IdMap<EdgeId, OpId> holder_;
-  std::vector<Bytes> carry_;  // by border: carry_[k] in front of position k; one more at the end
-  std::vector<Bytes> top_;    // by position, from the segments
-  IdMap<TensorId, std::vector<OpId>> asking_;  // whose segments' chains asked, in no order
+  MemoryProfile profile_;
+  IdMap<TensorId, std::vector<Asker>> asking_;  // whose chains asked, in no order
   IdMap<OpId, Segment> segments_;
   Picoseconds base_time_ = 0;
   Picoseconds time_ = 0;

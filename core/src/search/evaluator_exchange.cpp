@@ -53,7 +53,8 @@ void Evaluator::exchange_order(int position) {
   hash_ ^= order_key(first, position) ^ order_key(first, position + 1) ^
            order_key(second, position) ^ order_key(second, position + 1);
   std::swap(order_[k], order_[k + 1]);
-  std::swap(top_[k], top_[k + 1]);
+  profile_.set_top(position, segments_[second].top);
+  profile_.set_top(position + 1, segments_[first].top);
   position_[first] = position + 1;
   position_[second] = position;
   for (const auto [edge, tensor] : problem_.operands[Problem::row(first)]) {
