@@ -16,6 +16,9 @@
 // by v either. At the end, all outputs are held. The largest of these sums bounds the peak from
 // below.
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "magis/graph/axes.h"
@@ -24,29 +27,29 @@
 namespace magis {
 namespace {
 
-using OpSet = IdMap<OpId, char>;
+// Up to 64 tensors, a bit each.
+using TensorSet = uint64_t;
+constexpr std::size_t kBatch = 64;
 
-OpSet descendants(const Graph& graph, OpId from) {
-  OpSet below(graph.op_count(), 0);
-  for (std::size_t i = static_cast<std::size_t>(from.index) + 1; i < graph.op_count(); ++i) {
-    const auto before = graph.predecessors(OpId(i));
-    below[OpId(i)] =
-        std::ranges::any_of(before, [&](OpId p) { return p == from || below[p] != 0; });
+// What the members of a set take together, an eighth of the set at a time.
+class BytesOf {
+ public:
+  explicit BytesOf(std::span<const Bytes> bytes) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      std::array<Bytes, 256>& table = tables_[i / 8];
+      const std::size_t bit = std::size_t{1} << (i % 8);
+      for (std::size_t set = bit; set < table.size(); set = (set + 1) | bit) table[set] += bytes[i];
+    }
   }
-  return below;
-}
+  Bytes operator()(TensorSet set) const {
+    Bytes sum = 0;
+    for (std::size_t eighth = 0; set != 0; set >>= 8) sum += tables_[eighth++][set & 255];
+    return sum;
+  }
 
-OpSet ancestors_of_readers(const Graph& graph, TensorId tensor) {
-  OpSet reader(graph.op_count(), 0);
-  for (EdgeId use : graph.uses(tensor)) reader[graph.edge_op(use)] = 1;
-  OpSet above(graph.op_count(), 0);
-  for (std::size_t i = graph.op_count(); i-- > 0;) {
-    const auto after = graph.successors(OpId(i));
-    above[OpId(i)] =
-        std::ranges::any_of(after, [&](OpId s) { return reader[s] != 0 || above[s] != 0; });
-  }
-  return above;
-}
+ private:
+  std::array<std::array<Bytes, 256>, kBatch / 8> tables_{};
+};
 
 class WorkingSets {
  public:
@@ -56,7 +59,13 @@ class WorkingSets {
         swap_(swap),
         across_(graph.op_count(), 0),
         survives_(graph.edge_count(), 0) {
-    for (std::size_t t = 0; t < graph.tensors().size(); ++t) add_survivor(TensorId(t));
+    std::vector<TensorId> survivors;
+    for (std::size_t t = 0; t < graph.tensors().size(); ++t) {
+      if (survives(TensorId(t))) survivors.push_back(TensorId(t));
+    }
+    for (std::size_t first = 0; first < survivors.size(); first += kBatch) {
+      add(std::span(survivors).subspan(first, std::min(kBatch, survivors.size() - first)));
+    }
   }
 
   // Bytes that every plan holds while `op` runs for the first time.
@@ -81,25 +90,53 @@ class WorkingSets {
                                    : std::min(counted, info.scratch(graph_, graph_.op(op)));
   }
 
-  // Records where `id` is held for certain, if it is an output or cannot be recomputed.
-  void add_survivor(TensorId id) {
+  // It is an output, or cannot be made again.
+  bool survives(TensorId id) const {
     const Tensor& tensor = graph_.tensor(id);
-    if (tensor.is_input) return;
-    if (!tensor.is_output && recomputable(graph_, tensor.producer)) return;
-    if (swap_ && swappable(graph_, id)) return;
-    OpSet held = descendants(graph_, tensor.producer);
-    if (!tensor.is_output) {
-      const OpSet needed_later = ancestors_of_readers(graph_, id);
-      for (std::size_t i = 0; i < graph_.op_count(); ++i) held[OpId(i)] &= needed_later[OpId(i)];
+    if (tensor.is_input || (swap_ && swappable(graph_, id))) return false;
+    return tensor.is_output || !recomputable(graph_, tensor.producer);
+  }
+
+  // Records where the tensors of the batch are held for certain.
+  void add(std::span<const TensorId> batch) {
+    std::vector<Bytes> bytes;
+    for (const TensorId id : batch) bytes.push_back(costs_.bytes[id]);
+    IdMap<OpId, TensorSet> held = held_while_running(batch);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const TensorSet bit = TensorSet{1} << i;
+      for (const EdgeId use : graph_.uses(batch[i])) {  // counted as an operand there
+        const OpId reader = graph_.edge_op(use);
+        survives_[use] = (held[reader] & bit) != 0;
+        held[reader] &= ~bit;
+      }
     }
-    for (EdgeId use : graph_.uses(id)) {  // counted as an operand there
-      const OpId reader = graph_.edge_op(use);
-      survives_[use] = held[reader];
-      held[reader] = 0;
+    const BytesOf bytes_of(bytes);
+    for (std::size_t i = 0; i < held.size(); ++i) across_[OpId(i)] += bytes_of(held[OpId(i)]);
+  }
+
+  // By operator, which of them are there: made by what comes before it in every order, and outputs
+  // or read by what comes after it in every order.
+  IdMap<OpId, TensorSet> held_while_running(std::span<const TensorId> batch) const {
+    const std::size_t count = graph_.op_count();
+    IdMap<OpId, TensorSet> made(count, 0);
+    IdMap<OpId, TensorSet> read(count, 0);
+    TensorSet outputs = 0;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const TensorSet bit = TensorSet{1} << i;
+      made[graph_.tensor(batch[i]).producer] |= bit;
+      if (graph_.tensor(batch[i]).is_output) outputs |= bit;
+      for (const EdgeId use : graph_.uses(batch[i])) read[graph_.edge_op(use)] |= bit;
     }
-    for (std::size_t i = 0; i < graph_.op_count(); ++i) {
-      if (held[OpId(i)]) across_[OpId(i)] += costs_.bytes[id];
+    IdMap<OpId, TensorSet> before(count, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const OpId p : graph_.predecessors(OpId(i))) before[OpId(i)] |= before[p] | made[p];
     }
+    IdMap<OpId, TensorSet> after(count, 0);
+    for (std::size_t i = count; i-- > 0;) {
+      for (const OpId s : graph_.successors(OpId(i))) after[OpId(i)] |= after[s] | read[s];
+    }
+    for (std::size_t i = 0; i < count; ++i) before[OpId(i)] &= outputs | after[OpId(i)];
+    return before;
   }
 
   const Graph& graph_;
