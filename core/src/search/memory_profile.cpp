@@ -58,7 +58,8 @@ std::size_t MemoryProfile::block_end(std::size_t block) const {
 Bytes MemoryProfile::highest_in(std::size_t block) const {
   if (!highest_known_[block]) {
     Bytes highest = std::numeric_limits<Bytes>::min() / 2;
-    for (std::size_t k = block_begin(block); k < block_end(block); ++k) {
+    const std::size_t end = block_end(block);
+    for (std::size_t k = block_begin(block); k < end; ++k) {
       highest = std::max(highest, carry_[k] + top_[k]);
     }
     highest_[block] = highest;
@@ -96,8 +97,9 @@ int64_t MemoryProfile::overflow(Bytes target) const {
     if (highest_in(block) <= target) continue;
     if (!overflow_known_[block]) {
       const Bytes room = target - moved_[block];
+      const std::size_t end = block_end(block);
       int64_t above = 0;
-      for (std::size_t k = block_begin(block); k < block_end(block); ++k) {
+      for (std::size_t k = block_begin(block); k < end; ++k) {
         above += std::max<Bytes>(0, carry_[k] + top_[k] - room);
       }
       overflow_[block] = above;
