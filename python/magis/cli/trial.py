@@ -21,7 +21,7 @@ from magis.measure import measure_peak
 from magis.report.viewers.measured import Recording
 from magis.runtime import replay
 from magis.runtime.batch import Arguments
-from magis.runtime.comparison import compare
+from magis.runtime.comparison import coarsest_epsilon, compare
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.host_pool import HostPool
 from magis.runtime.in_step import InStepOptimizer, written_states
@@ -109,6 +109,7 @@ class Trial:
         planned = replay.trace_planned(
             *(self._step, self._arguments, self._view, self._device), gradients=self._added
         )
+        graph = self._step.last.plan.graph
         try:
             compare(
                 eager,
@@ -116,7 +117,7 @@ class Trial:
                 self._view,
                 tolerance,
                 as_if_compiled=self._as_if_compiled,
-                rounds_otherwise=self._step.last.plan.graph.rounds_otherwise,
+                epsilon=coarsest_epsilon(graph) if graph.rounds_otherwise else None,
             )
         except ReplayError as error:
             return str(error)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from magis import _core
+from magis.capture.text import DTYPE_WORDS
 from magis.errors import ReplayError
 from magis.runtime.guards import leaf_words
 from magis.runtime.model_view import ModelView
@@ -34,6 +36,7 @@ class Allowance:
     tolerance: float | None  # relative to the larger of 1 and the largest absolute value
     least_scale: float | None  # sums may be rounded part by part, relative to at least this
     least: float = 0.0  # in any case
+    epsilon: float = 0.0  # at least, of what sums are rounded to
 
     def of(self, dtype: torch.dtype, largest: float) -> float:
         """For a tensor whose largest absolute value is `largest`; 0: equal bits."""
@@ -41,7 +44,7 @@ class Allowance:
         if self.tolerance is not None:
             allowed = self.tolerance * max(1.0, largest)
         if self.least_scale is not None and (dtype.is_floating_point or dtype.is_complex):
-            relative = math.sqrt(torch.finfo(dtype).eps)
+            relative = math.sqrt(max(self.epsilon, torch.finfo(dtype).eps))
             allowed = max(allowed, relative * max(self.least_scale, largest))
         return max(allowed, self.least)
 
@@ -56,24 +59,26 @@ class Allowances:
     """The allowance for each tensor that a step leaves behind."""
 
     def __init__(
-        self, eager: Trace, view: ModelView, tolerance: float | None, rounds_otherwise: bool
+        self, eager: Trace, view: ModelView, tolerance: float | None, epsilon: float | None
     ) -> None:
         self._view = view
         self.usual = Allowance(tolerance, None)
         self._changes: dict[str, float] = {}  # of parameters that the optimizer updated
         self._adaptive: set[str] = set()
         self._optimizer: dict[str, Allowance] = {}
-        if not rounds_otherwise:
+        if epsilon is None:
             return
         # A thousandth of the largest tensor of a kind: others may cancel to noise.
-        self.usual = Allowance(tolerance, _largest_of(eager.gradients.values()) / 1000)
+        self.usual = Allowance(
+            tolerance, _largest_of(eager.gradients.values()) / 1000, epsilon=epsilon
+        )
         for path in eager.optimizer:
             parameter, _, name = path.rpartition(".")
             if name == "exp_avg_sq":
                 self._adaptive.add(parameter)
         for name in {path.rpartition(".")[2] for path in eager.optimizer}:
             kept = [t for path, t in eager.optimizer.items() if path.endswith(f".{name}")]
-            self._optimizer[name] = Allowance(tolerance, _largest_of(kept) / 1000)
+            self._optimizer[name] = Allowance(tolerance, _largest_of(kept) / 1000, epsilon=epsilon)
         for path in eager.updated:
             change = eager.state[path].detach() - view.parameters[path].detach()
             self._changes[path] = _largest(change)
@@ -86,10 +91,10 @@ class Allowances:
         if path in self._adaptive:
             return replace(self.usual, least=2 * change)
         scale = max(change, max(self._changes.values()) / 1000)
-        dtype = self._view.parameters[path].dtype
-        epsilon = torch.finfo(dtype).eps
-        rounding = 2 * epsilon * _largest(self._view.parameters[path])
-        return Allowance(self.usual.tolerance, None, math.sqrt(epsilon) * scale + rounding)
+        own = torch.finfo(self._view.parameters[path].dtype).eps
+        rounding = 2 * own * _largest(self._view.parameters[path])
+        relative = math.sqrt(max(self.usual.epsilon, own))
+        return Allowance(self.usual.tolerance, None, relative * scale + rounding)
 
     def of_optimizer(self, name: str) -> Allowance:
         return self._optimizer.get(name, self.usual)
@@ -102,22 +107,23 @@ def compare(
     tolerance: float | None,
     *,
     as_if_compiled: bool,
-    rounds_otherwise: bool = False,
+    epsilon: float | None = None,
 ) -> None:
     """Raises ReplayError that names the first tensor in which the two differ.
 
     Bit by bit, or up to `tolerance` times the larger of 1 and the tensor's largest absolute value.
     Layouts of gradients and the generator's state must be equal in any case.
 
-    rounds_otherwise: the plan adds up sums part by part or computes with other operators, so that
-    each result may be rounded another way: by the
-    square root of the dtype's precision, relative to the tensor's largest absolute value, or to a
-    thousandth of the largest gradient where that is more (a gradient that cancels to noise).
+    epsilon: the plan adds up sums part by part or computes with other operators, so that each
+    result may be rounded another way, and what it was made of to this precision: by the square root
+    of that (or of the dtype's own, if it is coarser), relative to the tensor's largest absolute
+    value, or to a thousandth of the largest gradient where that is more (a gradient that cancels to
+    noise).
     Optimizers' state likewise; an update of a parameter relative to what eager's update changed, or
     to a thousandth of the largest change. Adam's updates are of one size, however small a gradient,
     which may be noise: they may differ by twice what eager's update changed.
     """
-    allowances = Allowances(eager, view, tolerance, rounds_otherwise)
+    allowances = Allowances(eager, view, tolerance, epsilon)
     differences = list(_differences(eager, planned, view, allowances))
     if not differences:
         return
@@ -128,6 +134,15 @@ def compare(
         f"the captured step does not reproduce eager PyTorch {allowed}: {differences[0]}.{more} "
         f"{cause} If such a difference is acceptable, allow it with tolerance=..."
     )
+
+
+def coarsest_epsilon(graph: _core.Graph) -> float:
+    """Of the floating dtypes that the graph computes in: under autocast, gradients of float32 are
+    made of products in 16 bits.
+    """
+    words = {tensor.type.partition("[")[0] for tensor in graph.tensors if not tensor.is_input}
+    dtypes = [dtype for dtype, word in DTYPE_WORDS.items() if word in words]
+    return max((torch.finfo(d).eps for d in dtypes if d.is_floating_point), default=0.0)
 
 
 def _differences(

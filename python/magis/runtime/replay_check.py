@@ -12,7 +12,7 @@ from magis.capture import Capture, capture
 from magis.errors import CaptureError
 from magis.runtime import replay
 from magis.runtime.batch import Arguments
-from magis.runtime.comparison import compare
+from magis.runtime.comparison import coarsest_epsilon, compare
 from magis.runtime.compiled import CompiledPlan
 from magis.runtime.free_memory import free_bytes
 from magis.runtime.host_pool import HostPool
@@ -166,13 +166,15 @@ class ReplayCheck:
     def _compare(
         self, eager: replay.Trace, planned: replay.Trace, step: PlannedStep, view: ModelView
     ) -> None:
+        graph = step.base.plan.graph
+        otherwise = graph.rounds_otherwise and not self._exact
         compare(
             eager,
             planned,
             view,
             self._tolerance,
             as_if_compiled=step.capture.as_if_compiled,
-            rounds_otherwise=not self._exact and step.base.plan.graph.rounds_otherwise,
+            epsilon=coarsest_epsilon(graph) if otherwise else None,
         )
 
     def _step_of(self, captured: Capture, plan: CompiledPlan, arguments: Arguments) -> PlannedStep:

@@ -60,6 +60,21 @@ def test_exact_plans_have_the_bits_of_eager() -> None:
     assert all(map(torch.equal, gradients(net), wanted))
 
 
+def test_under_autocast_sums_are_rounded_to_sixteen_bits() -> None:
+    net = model()
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, wanted = eager(net)
+        step = magis.optimize(
+            net, loss_fn, batch(), memory_limit="1GiB", time_budget=1, batch_parts=4
+        )
+        loss = step(*batch())
+    assert step.plan.graph.loop_count == 1
+    torch.testing.assert_close(loss, expected, rtol=2**-7, atol=0)
+    for found, grad in zip(gradients(net), wanted, strict=True):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, grad, rtol=0, atol=2**-7 * float(grad.abs().max()))
+
+
 def test_a_number_of_parts_by_hand() -> None:
     net = model()
     step = magis.optimize(net, loss_fn, batch(), memory_limit="1GiB", time_budget=1, batch_parts=3)

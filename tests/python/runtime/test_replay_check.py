@@ -172,7 +172,7 @@ def test_updates_may_be_rounded_otherwise(theirs, ours, message):
             view,
             None,
             as_if_compiled=False,
-            rounds_otherwise=True,
+            epsilon=torch.finfo(torch.float32).eps,
         )
 
     if message is None:
