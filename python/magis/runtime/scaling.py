@@ -15,11 +15,10 @@ from torch import nn
 from magis.capture.batch import normalise_batch
 from magis.errors import GuardError, MagisError, PlanError
 
-# In the header of a graph: by how many calls its loss is shared; that it is scaled.
+# In the header of a graph: by how many calls its loss is shared; that it is scaled, by an argument
+# of this name.
 ACCUMULATE = "accumulate"
 GRAD_SCALE = "grad_scale"
-
-_NAME = "grad_scale"
 _EXAMPLE = 1024.0  # any: it is a runtime scalar
 
 
@@ -46,7 +45,7 @@ def scaled(
         raise MagisError("without a loss there are no gradients to scale: grad_scale needs loss_fn")
     own = loss_fn
     example = normalise_batch(batch)
-    if isinstance(example, dict) and _NAME in example:
+    if isinstance(example, dict) and GRAD_SCALE in example:
         raise MagisError('the batch has a "grad_scale" of its own; give it another name')
 
     def with_scale(
@@ -59,7 +58,7 @@ def scaled(
         return _loss_of(result) * grad_scale, result
 
     if isinstance(example, dict):
-        return with_scale, {**example, _NAME: _EXAMPLE}
+        return with_scale, {**example, GRAD_SCALE: _EXAMPLE}
     return with_scale, (_EXAMPLE, *example)
 
 
@@ -97,7 +96,7 @@ def with_scale(
     scale.
     """
     rest = dict(kwargs)
-    scale = rest.pop(_NAME, None)
+    scale = rest.pop(GRAD_SCALE, None)
     if isinstance(scale, torch.amp.GradScaler):
         scale.scale(torch.zeros((), device=device))  # without it the scaler knows no scale yet
         scale = scale.get_scale()
@@ -108,5 +107,5 @@ def with_scale(
             "the step was planned with grad_scale=True: give it grad_scale=scaler, or a number"
         )
     if by_keywords:
-        return args, {**rest, _NAME: float(scale)}
+        return args, {**rest, GRAD_SCALE: float(scale)}
     return (float(scale), *args), rest

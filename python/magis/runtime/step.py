@@ -25,7 +25,7 @@ from magis.runtime.model_view import ModelView
 from magis.runtime.plan_file import captured_fingerprint, write_plan
 from magis.runtime.replay import run_eager
 from magis.runtime.replicas import Replicas
-from magis.runtime.scaling import with_scale
+from magis.runtime.scaling import GRAD_SCALE, with_scale
 from magis.runtime.speculation import SpeculationFailed
 from magis.runtime.variants import MOST_VARIANTS, Miss, PlanCache
 from magis.runtime.workshop import Planned, Workshop
@@ -121,6 +121,11 @@ class Step:
         if self._takes_scale:
             by_keywords = self._form.keywords is not None
             args, kwargs = with_scale(args, kwargs, by_keywords, self._workshop.device)
+        elif GRAD_SCALE in kwargs and GRAD_SCALE not in (self._form.keywords or ()):
+            raise GuardError(
+                f"this step takes no {GRAD_SCALE}: "
+                f"plan it with magis.optimize(..., {GRAD_SCALE}=True)"
+            )
         return self._form.arguments(args, kwargs)
 
     def _run_together(self, replicas: Replicas, args: Any, kwargs: Any) -> Any:
