@@ -68,10 +68,9 @@ class Allowances:
         self._optimizer: dict[str, Allowance] = {}
         if epsilon is None:
             return
-        # A thousandth of the largest tensor of a kind: others may cancel to noise.
-        self.usual = Allowance(
-            tolerance, _largest_of(eager.gradients.values()) / 1000, epsilon=epsilon
-        )
+        # This share of the largest tensor of a kind: others may cancel to noise.
+        self._noise = max(1e-3, 3 * math.sqrt(epsilon))
+        self.usual = self._rounded(tolerance, eager.gradients.values(), epsilon)
         for path in eager.optimizer:
             parameter, _, name = path.rpartition(".")
             if name == "exp_avg_sq":
@@ -83,6 +82,11 @@ class Allowances:
             change = eager.state[path].detach() - view.parameters[path].detach()
             self._changes[path] = _largest(change)
 
+    def _rounded(
+        self, tolerance: float | None, kind: Iterable[torch.Tensor | None], epsilon: float
+    ) -> Allowance:
+        return Allowance(tolerance, self._noise * _largest_of(kind), epsilon=epsilon)
+
     def of_state(self, path: str) -> Allowance:
         """Of a buffer, or a parameter that the step writes to."""
         change = self._changes.get(path)
@@ -90,7 +94,7 @@ class Allowances:
             return self.usual
         if path in self._adaptive:
             return replace(self.usual, least=2 * change)
-        scale = max(change, max(self._changes.values()) / 1000)
+        scale = max(change, self._noise * max(self._changes.values()))
         own = torch.finfo(self._view.parameters[path].dtype).eps
         rounding = 2 * own * _largest(self._view.parameters[path])
         relative = math.sqrt(max(self.usual.epsilon, own))
@@ -117,10 +121,11 @@ def compare(
     epsilon: the plan adds up sums part by part or computes with other operators, so that each
     result may be rounded another way, and what it was made of to this precision: by the square root
     of that (or of the dtype's own, if it is coarser), relative to the tensor's largest absolute
-    value, or to a thousandth of the largest gradient where that is more (a gradient that cancels to
-    noise).
+    value, or to a share of the largest gradient where that is more (a gradient that cancels to
+    noise): a thousandth in float32, a quarter in bfloat16, where noise is three roundings of the
+    largest.
     Optimizers' state likewise; an update of a parameter relative to what eager's update changed, or
-    to a thousandth of the largest change. Adam's updates are of one size, however small a gradient,
+    to that share of the largest change. Adam's updates are of one size, however small a gradient,
     which may be noise: they may differ by twice what eager's update changed.
     """
     allowances = Allowances(eager, view, tolerance, epsilon)
