@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 from unittest import mock
 
 import torch
@@ -72,8 +73,10 @@ __all__ = [
     "plain_checkpoint",
     "post_accumulate_hooks",
     "pretend_compiling",
+    "profiled",
     "pytree",
     "reads_answered",
+    "recorded",
     "replace_functional",
     "runs_in_onednn",
     "tensor_hooks",
@@ -87,6 +90,8 @@ __all__ = [
     "version",
     "without_modes",
 ]
+
+T = TypeVar("T")
 
 # torch.utils._pytree: tree_flatten_with_path visits dicts in insertion order, and keystr spells a
 # path "['x'][0]".
@@ -526,6 +531,31 @@ class AllocationRecorder:
     def changes(self) -> Iterator[int]:
         """Bytes allocated (positive) or released (negative), one event at a time."""
         return (size for kind, _, size in self.events if kind == "memory_alloc")
+
+
+def profiled() -> bool:
+    """Whether a profiler records this thread, which then has no room for an AllocationRecorder.
+
+    Relies on: `_profiler_enabled` says so for profilers of either generation.
+    """
+    return bool(torch.autograd._profiler_enabled())
+
+
+def recorded(function: Callable[[], T]) -> tuple[T, AllocationRecorder]:
+    """What the function returns, and what it allocated. Without gradients. Where a profiler records
+    this thread the function runs on another one, with as many threads for its kernels.
+    """
+
+    def run() -> tuple[T, AllocationRecorder]:
+        with torch.no_grad(), AllocationRecorder() as recorder:
+            result = function()
+        return result, recorder
+
+    if not profiled():
+        return run()
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(threads,)) as other:
+        return other.submit(run).result()
 
 
 def foreach_add(results: list[torch.Tensor], parts: list[torch.Tensor]) -> None:

@@ -142,7 +142,7 @@ def _trace(
 @contextlib.contextmanager
 def measured_peak(device: torch.device) -> Iterator[list[int | None]]:
     """The most that the block allocates above what was allocated on entry, in the list's one
-    element.
+    element; None where that cannot be measured, on a CPU under a profiler.
     """
     peak: list[int | None] = [None]
     if device.type == "cuda":
@@ -150,7 +150,7 @@ def measured_peak(device: torch.device) -> Iterator[list[int | None]]:
         before = torch.cuda.memory_allocated(device)
         yield peak
         peak[0] = torch.cuda.max_memory_allocated(device) - before
-    elif device.type == "cpu":
+    elif device.type == "cpu" and not internals.profiled():
         recorder = internals.AllocationRecorder()
         with recorder:
             yield peak

@@ -111,16 +111,17 @@ def _measure(
     """Scratch by signature of what could be run."""
     if not calls:
         return {}
-    found: dict[Signature, int] = {}
-    generator = GeneratorState([])
     order = list(calls)
-    with torch.no_grad(), internals.AllocationRecorder() as recorder:
+
+    def run() -> None:
         for number, signature in enumerate(order):
             _run_marked(calls[signature], document, number)
+
+    generator = GeneratorState([])
+    _, recorder = internals.recorded(run)
     generator.restore()
-    for number, changes in _by_mark(recorder.events).items():
-        found[order[number]] = _scratch(changes)
-    return found
+    by_mark = _by_mark(recorder.events)
+    return {order[number]: _scratch(changes) for number, changes in by_mark.items()}
 
 
 def _run_marked(op: language.Operation, document: language.Document, number: int) -> None:

@@ -145,8 +145,7 @@ class _Bench:
             stays = int(torch.cuda.memory_allocated(self._device))
             del kept
             return max(0, most - stays)
-        with internals.AllocationRecorder() as recorder:
-            kept = call.run()
+        kept, recorder = internals.recorded(call.run)
         held = most = 0
         for change in recorder.changes():
             held += change

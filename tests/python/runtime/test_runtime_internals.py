@@ -47,6 +47,23 @@ def test_the_recorder_sees_each_allocation_and_release_in_order_between_marks():
     assert first == ["memory_alloc"] * 4
 
 
+def test_allocations_are_recorded_beside_a_profiler():
+    def allocate():
+        assert not torch.is_grad_enabled()
+        return torch.empty(100), torch.get_num_threads()
+
+    assert not internals.profiled()
+    (plain, threads), recorder = internals.recorded(allocate)
+    assert list(recorder.changes()) == [400]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        assert internals.profiled()
+        (kept, others), recorder = internals.recorded(allocate)
+        assert internals.profiled()
+    assert list(recorder.changes()) == [400]
+    assert plain.shape == kept.shape
+    assert others == threads == torch.get_num_threads()
+
+
 def test_the_recorder_sees_what_backward_allocates():
     x = torch.ones(1000, requires_grad=True)
     with internals.AllocationRecorder() as recorder:

@@ -156,6 +156,17 @@ def test_the_last_smaller_batch_just_works():
     assert "2 of 8 plans" in repr(step)
 
 
+def test_plans_are_made_under_a_profiler():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+    model(torch.ones(1, 3, 8, 8))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        step = plan(model, squares, (torch.randn(6, 3, 8, 8),))
+        step(torch.randn(6, 3, 8, 8))
+        step(torch.randn(4, 3, 8, 8))
+    assert step.eager_calls == 0
+    assert any("convolution_backward" in event.name for event in profile.events())
+
+
 def test_switching_to_eval_and_back():
     model = Network()
     other = twin(model)
