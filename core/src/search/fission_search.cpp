@@ -95,9 +95,10 @@ double FissionSearch::used() const {
   return std::max(time, states);
 }
 
+// A step that fits without a region is left alone; where one is needed, another may be faster.
 bool FissionSearch::is_perfect() const {
-  return best_.met && objective_.limits_memory() &&
-         best_cost_.time <= to_picoseconds(program_order_.seconds);
+  return best_.met && objective_.limits_memory() && best_cost_.time <= fastest_ &&
+         (looked_at_all_ || best_.regions.empty());
 }
 
 StopReason FissionSearch::stop_reason() const {
@@ -211,6 +212,7 @@ void FissionSearch::reorder() {
   monitor_.begin(0);
   monitor_.count(result.states_scored, result.states_evaluated);
   program_order_ = result.baseline;
+  fastest_ = to_picoseconds(program_order_.seconds);
   best_.baseline = baseline_.value_or(program_order_);
   set_best(std::move(result), {}, nullptr);
 }

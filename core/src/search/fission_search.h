@@ -125,6 +125,8 @@ class FissionSearch {
   const DeviceProfile& profile_;
   const std::optional<Footprint> baseline_;
   Footprint program_order_ = {};  // of the graph that is searched
+  Picoseconds fastest_ = 0;       // of that and of all regions looked at, everything run once
+  bool looked_at_all_ = false;    // the regions
   OptimizeOptions options_;       // the limit changes where a frontier is looked for
   const CostTable costs_;
   Objective objective_;

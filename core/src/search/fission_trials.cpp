@@ -79,6 +79,7 @@ void FissionSearch::search_regions(std::vector<Trial>& searched_trials) {
   }
   std::ranges::move(sieved(std::move(others), monitor_.elapsed() + span_.share(kSieveShare)),
                     std::back_inserter(waiting));
+  looked_at_all_ = true;
   race(waiting, searched_trials, kRaced);
   extend(maker, searched_trials);
 }
@@ -133,6 +134,7 @@ std::vector<Trial> FissionSearch::sieved(std::vector<std::vector<Trial>> groups,
     if (!costs[t]) continue;
     monitor_.count(0, 1);
     trials[t].plain = *costs[t];
+    fastest_ = std::min(fastest_, costs[t]->time);
     if (costs[t]->time <= objective_.time_limit()) counted.push_back(std::move(trials[t]));
   }
   take_plain(counted);
