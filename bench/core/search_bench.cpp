@@ -1,7 +1,7 @@
 // What the search does most: edits tried in place and taken back, and scored without being tried.
-// Over graphs of 4 to 256 stacked transformer layers. The edits of BM_TryEdit are any at all: that of
-// a gradient between layers makes half of the step run again, so their cost grows with the graph.
-// BM_Search tells what the edits cost that a search does try.
+// Over graphs of 4 to 256 stacked transformer layers. The edits of BM_TryEdit are any at all: that
+// of a gradient between layers makes half of the step run again, so their cost grows with the
+// graph. BM_Search tells what the edits cost that a search does try.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -106,14 +106,8 @@ void BM_Search(benchmark::State& state) {
   state.SetItemsProcessed(evaluated);
   state.counters["operators"] = bench.problem.op_count();
 }
-BENCHMARK(BM_Search)
-    ->ArgName("layers")
-    ->Arg(21)
-    ->Arg(84)
-    ->Arg(328)
-    ->Arg(1312)
-    ->Iterations(1)
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Search)->ArgName("layers")->Arg(21)->Arg(84)->Arg(328)->Arg(1312)->Iterations(1)->Unit(
+    benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace magis
