@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from magis.capture.attributes import Attribute
 from magis.capture.batch import BatchLeaf, OutLeaf, OutputScalar, TreeSpec
 from magis.capture.canonical import CanonicalPass, remove_dead_code
 from magis.capture.checks import check_batch, check_model, resolve_device
@@ -45,6 +46,7 @@ class Capture:
     guards: Guards | None = None
     checks: tuple[Check, ...] = ()
     folded: tuple[Site, ...] = ()  # where it read what is the same at every run
+    attributes: tuple[Attribute, ...] = ()  # of modules, that it read
     optimizer: OptimizerForm | None = None  # whose updates are in the step
     # Parameters whose gradients are averaged over several processes in the step, in that order.
     averaged: tuple[str, ...] = ()
@@ -120,6 +122,7 @@ def capture(
         guards=traced.guards,
         checks=traced.checks,
         folded=traced.folded,
+        attributes=traced.attributes,
         optimizer=form,
         averaged=averaged,
     )

@@ -12,6 +12,7 @@ from torch import nn
 
 from magis import _torch_internals as internals
 from magis._torch_internals import pytree
+from magis.capture.attributes import Attribute, AttributeReads
 from magis.capture.batch import (
     BatchLeaf,
     OutLeaf,
@@ -95,6 +96,7 @@ class Traced(TracedGraph):
     guards: Guards | None
     checks: tuple[Check, ...]
     folded: tuple[Site, ...]
+    attributes: tuple[Attribute, ...]
 
 
 def trace_step(
@@ -152,6 +154,7 @@ class _Step:
         self.outputs = Outputs()
         self.reader = self._make_reader(dict(leaves))
         self.recorder = SiteRecorder(paths, self.reader, self.fake_mode)
+        self.attributes = AttributeReads(model)
 
     def _make_reader(self, batch: Mapping[str, Any]) -> Reader:
         """Answers reads with what the model and the batch hold now."""
@@ -229,6 +232,7 @@ class _Step:
             guards=self.reader.guards(),
             checks=tuple(self.reader.checks),
             folded=tuple(self.reader.folded),
+            attributes=self.attributes.found(),
         )
 
     # Everything below runs under the tracer.
@@ -297,6 +301,7 @@ class _Step:
             args = (self.model, *args)
         with (
             self.recorder.following_modules(),
+            self.attributes.recording(),
             _autocast(self.settings.device, self.settings.autocast),
         ):
             result = function(*args, **kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
@@ -81,6 +81,10 @@ class ModelView:
     def buffers(self) -> dict[str, torch.Tensor]:
         """The buffers as they are now."""
         return {name: table[key] for name, (table, key) in self._buffers.items()}
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        return self._modules
 
     def module_of(self, path: str) -> str:
         """The module that a parameter or buffer belongs to, in words fit for a message."""

@@ -265,12 +265,11 @@ class Step:
                 logger.info("running eagerly: %s", reason)
                 return None
             if variants is not None and variants.made >= MOST_VARIANTS:
+                advice = f". {planned.advice}" if planned else ""
                 self._tell_once(
                     "variants",
                     f"{variants.made} plans differ in values that the step reads, the last because"
-                    f" of {reason}; calls that need another one run eagerly from now on. Pad or"
-                    " group batches so that the value takes few forms, or compute with it on"
-                    " tensors (torch.where) instead of in Python.",
+                    f" of {reason}; calls that need another one run eagerly from now on{advice}",
                 )
                 return None
             planned = self._plan_anew(arguments, reason)
@@ -312,7 +311,7 @@ class Step:
             checks = planned.step.capture.checks
             if planned in tried or [c.expected for c in checks[: len(outcomes)]] != outcomes:
                 continue
-            if planned.guards is None or planned.guards.miss(self._view, arguments.leaves) is None:
+            if planned.guards.miss(self._view, arguments.leaves) is None:
                 self._plans.used(key, planned)
                 self._current = planned
                 return planned

@@ -18,6 +18,7 @@ from magis.runtime.guards import Key, leaf_words
 from magis.runtime.model_view import ModelView
 
 if TYPE_CHECKING:
+    from magis.capture import Capture
     from magis.runtime.workshop import Planned
 
 # Plans for one key that differ in the values read. Where more would be needed the step reads what
@@ -29,15 +30,24 @@ MOST_VARIANTS = 8
 class Miss:
     """A value that is not what a plan was specialised on."""
 
-    read: Read
+    where: str
+    expected: Any
     found: Any
+    advice: str
 
     def __str__(self) -> str:
-        what = "" if self.read.measure is Measure.value else f"the {self.read.measure.value} of "
-        return (
-            f"{what}a value read from {input_words(self.read.inputs)} in {place(self.read.site)}: "
-            f"{shortened(self.read.expected)} planned, {shortened(self.found)} given"
-        )
+        return f"{self.where}: {shortened(self.expected)} planned, {shortened(self.found)} given"
+
+
+def _read_otherwise(read: Read, found: Any) -> Miss:
+    what = "" if read.measure is Measure.value else f"the {read.measure.value} of "
+    return Miss(
+        f"{what}a value read from {input_words(read.inputs)} in {place(read.site)}",
+        read.expected,
+        found,
+        "Pad or group batches so that the value takes few forms, or compute with it on tensors"
+        " (torch.where) instead of in Python.",
+    )
 
 
 def shortened(value: Any) -> str:
@@ -52,30 +62,44 @@ def input_words(inputs: Sequence[tuple[str, str]]) -> str:
 
 
 class GuardProgram:
-    """Computes the values that one capture depends on, from a call's inputs."""
+    """Compares the values that one capture depends on: attributes, and what is computed from a
+    call's inputs.
+    """
 
-    def __init__(self, guards: Guards, leaf_paths: Sequence[str], device: torch.device) -> None:
-        self._guards = guards
+    def __init__(self, captured: Capture, leaf_paths: Sequence[str], device: torch.device) -> None:
+        self._attributes = captured.attributes
+        self._guards = captured.guards
         self._leaf = {path: i for i, path in enumerate(leaf_paths)}
         self._device = device
 
     def miss(self, view: ModelView, leaves: Sequence[Any]) -> Miss | None:
         """The first value that differs; None if all are as they were."""
+        for attribute in self._attributes:
+            if not attribute.is_unchanged(view.modules):
+                return Miss(
+                    str(attribute),
+                    attribute.expected,
+                    attribute.now(view.modules),
+                    "Give a number that changes from call to call in the batch, as a float.",
+                )
+        return None if self._guards is None else self._miss_of_reads(self._guards, view, leaves)
+
+    def _miss_of_reads(self, guards: Guards, view: ModelView, leaves: Sequence[Any]) -> Miss | None:
         tables: dict[str, Any] = {"param": view.parameters, "buffer": view.buffers()}
         inputs = [
             leaves[self._leaf[path]] if kind == "batch" else tables[kind][path]
-            for kind, path in self._guards.inputs
+            for kind, path in guards.inputs
         ]
         with plain_modes(self._device.type):
             try:
-                tensors = self._guards.program(*inputs)
+                tensors = guards.program(*inputs)
             except RuntimeError:
                 # Another value earlier on makes the rest of the program impossible to run.
-                return Miss(self._guards.reads[0], "something else")
-            for read, tensor in zip(self._guards.reads, tensors, strict=True):
+                return _read_otherwise(guards.reads[0], "something else")
+            for read, tensor in zip(guards.reads, tensors, strict=True):
                 found = read.measure.of(tensor)
                 if not same_value(read.expected, found):
-                    return Miss(read, found)
+                    return _read_otherwise(read, found)
         return None
 
 
@@ -90,7 +114,7 @@ class Variants:
         """The plan whose guards hold; else what the plan used last was specialised on."""
         first: Miss | None = None
         for planned in self.plans:
-            miss = planned.guards.miss(view, leaves) if planned.guards is not None else None
+            miss = planned.guards.miss(view, leaves)
             if miss is None:
                 return planned
             first = first or miss

@@ -69,7 +69,7 @@ class Planned:
     step: PlannedStep
     report: Report
     reports: dict[CompiledPlan, Report]
-    guards: GuardProgram | None = None
+    guards: GuardProgram
     runs: int = 0
     abandoned: int = 0  # because a speculation failed
 
@@ -207,9 +207,8 @@ class Workshop:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # eager's run has left blocks behind that the plan never needs
         report = self._report(result, settings, bound, replayed, measured, contest)
-        planned = Planned(step, report, {step.base: report})
-        if captured.guards is not None:
-            planned.guards = GuardProgram(captured.guards, arguments.paths, self.device)
+        guards = GuardProgram(captured, arguments.paths, self.device)
+        planned = Planned(step, report, {step.base: report}, guards)
         return planned
 
     def compare_with_eager(self, step: PlannedStep, arguments: Arguments, view: ModelView) -> None:
