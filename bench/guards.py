@@ -72,11 +72,12 @@ def measure(name: str, size: int) -> dict[str, Any]:
 
     checks = seconds_of(check, _CHECKS)
     whole = seconds_of(lambda: step(**batch), _STEPS)
-    reads = step._current.guards
+    captured = step._current.step.capture
     return {
         "model": name,
         "batch": size,
-        "guarded_reads": 0 if reads is None else len(step._current.step.capture.guards.reads),
+        "guarded_reads": 0 if captured.guards is None else len(captured.guards.reads),
+        "attributes": len(captured.attributes),
         "checks_seconds": checks,
         "step_seconds": whole,
         "share": checks / whole,
@@ -97,7 +98,7 @@ def main() -> None:
     for row in rows:
         print(
             f"{row['model']}, batch {row['batch']}: checks {1e3 * row['checks_seconds']:.2f} ms "
-            f"({row['guarded_reads']} values read) of {row['step_seconds']:.2f} s a step, "
+            f"({row['guarded_reads']} values read, {row['attributes']} attributes) of {row['step_seconds']:.2f} s a step, "
             f"{row['share']:.2%}"
         )
     if options.json:
