@@ -98,8 +98,8 @@ def main() -> None:
     for row in rows:
         print(
             f"{row['model']}, batch {row['batch']}: checks {1e3 * row['checks_seconds']:.2f} ms "
-            f"({row['guarded_reads']} values read, {row['attributes']} attributes) of {row['step_seconds']:.2f} s a step, "
-            f"{row['share']:.2%}"
+            f"({row['guarded_reads']} values read, {row['attributes']} attributes) "
+            f"of {row['step_seconds']:.2f} s a step, {row['share']:.2%}"
         )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
