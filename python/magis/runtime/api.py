@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from magis.runtime.planner import SearchSettings, Strategy, choose_profile
 from magis.runtime.progress import Callback
 from magis.runtime.refinement import refinement_on
 from magis.runtime.replay_check import Verify
-from magis.runtime.replicas import unwrapped
+from magis.runtime.replicas import planning_together, unwrapped
 from magis.runtime.scaling import ACCUMULATE, GRAD_SCALE, scaled, shared
 from magis.runtime.step import OnNewShape, Step, device_of
 from magis.runtime.threads import choose_threads
@@ -165,103 +166,108 @@ def optimize(
         ReplayError: the captured step does not reproduce eager; names the first tensor.
         MagisError: an argument is not understood.
     """
-    limit = parse_limit(memory_limit, latency_limit)
-    _check_choice("on_new_shape", on_new_shape, ("replan", "eager", "error"))
-    _check_choice("verify", verify, ("auto", "off"))
-    _check_choice("strategy", strategy, ("default", "paper"))
-    check_number("time_budget", time_budget, 0)
-    check_number("verify_every", verify_every, 0)
-    check_number("plan_cache", plan_cache, 1)
-    if isinstance(batch_parts, bool) or not isinstance(batch_parts, int) or batch_parts < 0:
-        raise MagisError(f"batch_parts={batch_parts!r} must be a whole number of parts; 0: none")
-    if batch_parts and strategy == "paper":
-        raise MagisError('strategy="paper" chooses the parts itself: leave batch_parts out')
-    batch_parts = min(batch_parts, 2**62)  # the axis is shorter anyway
-    if tolerance is not None:
-        check_number("tolerance", tolerance, 0)
-    if measure is not None:
-        check_number("measure", measure, 0)
-    if isinstance(validate, bool) or not isinstance(validate, int) or validate < 0:
-        raise MagisError(f"validate={validate!r} must be a whole number of plans; 0: none is run")
-    if validate and frontier is not None:
-        raise MagisError("validate= runs what a search finds: leave it out with a frontier")
-    if time_bound:
-        if not isinstance(limit, MemoryLimit):
-            raise MagisError("time_bound=True is on the time within a memory_limit: give that")
-        require_solver()
     model, replicas = unwrapped(model, averages=loss_fn is not None)
-    averaged = frozenset() if replicas is None else replicas.averaged
-    in_step = _in_step(optimizer, clip_grad_norm, loss_fn, averaged)
-    meta: dict[str, str] = {}
-    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
-        raise MagisError(
-            f"accumulate={accumulate!r} must be a whole number of calls; 1: each alone"
-        )
-    if accumulate > 1:
-        if in_step is not None:
+    # From here on what fails in one of several processes fails in all.
+    with planning_together(replicas, updates=optimizer is not None) as order, _user_errors():
+        limit = parse_limit(memory_limit, latency_limit)
+        _check_choice("on_new_shape", on_new_shape, ("replan", "eager", "error"))
+        _check_choice("verify", verify, ("auto", "off"))
+        _check_choice("strategy", strategy, ("default", "paper"))
+        check_number("time_budget", time_budget, 0)
+        check_number("verify_every", verify_every, 0)
+        check_number("plan_cache", plan_cache, 1)
+        if isinstance(batch_parts, bool) or not isinstance(batch_parts, int) or batch_parts < 0:
             raise MagisError(
-                "an optimizer in the step uses gradients up in each call, so that none add up: "
-                "leave optimizer= out, and call optimizer.step() after the last of the calls"
+                f"batch_parts={batch_parts!r} must be a whole number of parts; 0: none"
             )
-        loss_fn = shared(loss_fn, accumulate)
-        meta[ACCUMULATE] = str(accumulate)
-    if grad_scale:
-        if in_step is not None:
+        if batch_parts and strategy == "paper":
+            raise MagisError('strategy="paper" chooses the parts itself: leave batch_parts out')
+        batch_parts = min(batch_parts, 2**62)  # the axis is shorter anyway
+        if tolerance is not None:
+            check_number("tolerance", tolerance, 0)
+        if measure is not None:
+            check_number("measure", measure, 0)
+        if isinstance(validate, bool) or not isinstance(validate, int) or validate < 0:
             raise MagisError(
-                "a GradScaler may skip an update, which an optimizer in the step cannot: leave "
-                "optimizer= out, and call scaler.step(optimizer) yourself"
+                f"validate={validate!r} must be a whole number of plans; 0: none is run"
             )
-        loss_fn, batch = scaled(loss_fn, batch)
-        meta[GRAD_SCALE] = "yes"
-    if replicas is not None and validate:
-        raise MagisError(
-            "several processes have to choose the same plan, and each would measure other times: "
-            "leave validate= out"
+        if validate and frontier is not None:
+            raise MagisError("validate= runs what a search finds: leave it out with a frontier")
+        if time_bound:
+            if not isinstance(limit, MemoryLimit):
+                raise MagisError("time_bound=True is on the time within a memory_limit: give that")
+            require_solver()
+        averaged = frozenset() if replicas is None else replicas.averaged
+        in_step = _in_step(optimizer, clip_grad_norm, loss_fn, averaged)
+        meta: dict[str, str] = {}
+        if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+            raise MagisError(
+                f"accumulate={accumulate!r} must be a whole number of calls; 1: each alone"
+            )
+        if accumulate > 1:
+            if in_step is not None:
+                raise MagisError(
+                    "an optimizer in the step uses gradients up in each call, so that none add up: "
+                    "leave optimizer= out, and call optimizer.step() after the last of the calls"
+                )
+            loss_fn = shared(loss_fn, accumulate)
+            meta[ACCUMULATE] = str(accumulate)
+        if grad_scale:
+            if in_step is not None:
+                raise MagisError(
+                    "a GradScaler may skip an update, which an optimizer in the step cannot: "
+                    "leave optimizer= out, and call scaler.step(optimizer) yourself"
+                )
+            loss_fn, batch = scaled(loss_fn, batch)
+            meta[GRAD_SCALE] = "yes"
+        if replicas is not None and validate:
+            raise MagisError(
+                "several processes have to choose the same plan, and each would measure other "
+                "times: leave validate= out"
+            )
+        arguments = Arguments(batch)
+        place = device_of(model, arguments)
+        profile = choose_profile(device, place)
+        _check_frontier(frontier, profile, exact, batch_parts)
+        offload = choose_offload(
+            swap=swap,
+            host_memory=host_memory,
+            offload_to=offload_to,
+            offload_directory=offload_directory,
+            profile=profile,
+            is_cuda=place.type == "cuda",
         )
-    arguments = Arguments(batch)
-    place = device_of(model, arguments)
-    profile = choose_profile(device, place)
-    _check_frontier(frontier, profile, exact, batch_parts)
-    offload = choose_offload(
-        swap=swap,
-        host_memory=host_memory,
-        offload_to=offload_to,
-        offload_directory=offload_directory,
-        profile=profile,
-        is_cuda=place.type == "cuda",
-    )
-    settings = SearchSettings(
-        limit=limit,
-        profile=profile,
-        time_budget=time_budget,
-        strict=strict,
-        seed=seed,
-        threads=choose_threads(threads),
-        progress=progress,
-        exact=exact,
-        batch_parts=batch_parts,
-        rewrite=rewrite,
-        host_memory=offload.host_memory,
-        frontier=frontier,
-        strategy=strategy,
-        refinement=None if measure is None else refinement_on(place, profile, measure),
-        store=PlanStore() if reuse_plans else None,
-        validate=validate,
-        time_bound=time_bound,
-    )
-    workshop = Workshop(
-        model,
-        loss_fn,
-        settings,
-        device=place,
-        verify=verify,
-        tolerance=tolerance,
-        host=HostPool(place, offload.directory),
-        optimizer=in_step,
-        replicas=replicas,
-        meta=meta,
-    )
-    try:
+        settings = SearchSettings(
+            limit=limit,
+            profile=profile,
+            time_budget=time_budget,
+            strict=strict,
+            seed=seed,
+            threads=choose_threads(threads),
+            progress=progress,
+            exact=exact,
+            batch_parts=batch_parts,
+            rewrite=rewrite,
+            host_memory=offload.host_memory,
+            frontier=frontier,
+            strategy=strategy,
+            refinement=None if measure is None else refinement_on(place, profile, measure),
+            store=PlanStore() if reuse_plans else None,
+            validate=validate,
+            time_bound=time_bound,
+        )
+        workshop = Workshop(
+            model,
+            loss_fn,
+            settings,
+            device=place,
+            verify=verify,
+            tolerance=tolerance,
+            host=HostPool(place, offload.directory),
+            optimizer=in_step,
+            replicas=replicas,
+            meta=meta,
+        )
         with outside_inference_mode():
             return Step(
                 workshop,
@@ -270,7 +276,14 @@ def optimize(
                 verify_every=verify_every,
                 plan_cache=plan_cache,
                 takes_scale=grad_scale,
+                order=order,
             )
+
+
+@contextlib.contextmanager
+def _user_errors() -> Iterator[None]:
+    try:
+        yield
     except _core.UserError as error:
         raise MagisError(str(error)) from error
 

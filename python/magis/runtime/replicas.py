@@ -277,6 +277,13 @@ def unwrapped(model: nn.Module, *, averages: bool) -> tuple[nn.Module, Replicas 
     return replicas.module, replicas
 
 
+def planning_together(
+    replicas: Replicas | None, *, updates: bool
+) -> contextlib.AbstractContextManager[list[str]]:
+    """As `Replicas.planning`, where there are several processes."""
+    return contextlib.nullcontext([]) if replicas is None else replicas.planning(updates=updates)
+
+
 def _is_known(error: BaseException | None) -> bool:
     """Whether the error is about other processes, which then fail too."""
     return isinstance(error, ReplicaError) or (

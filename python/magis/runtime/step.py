@@ -69,7 +69,9 @@ class Step:
         verify_every: int,
         plan_cache: int,
         takes_scale: bool = False,
+        order: list[str],
     ) -> None:
+        """order: gets the parameters with gradients, as their averaging may begin."""
         self._workshop = workshop
         self._takes_scale = takes_scale
         # Losses before the function's own result.
@@ -84,18 +86,17 @@ class Step:
         self._form = example.form
         self._paths = example.paths
         self._plans = PlanCache(plan_cache)
-        with workshop.planning() as order:
-            self._view = ModelView(workshop.model)
-            self._key = self._key_of(example)
-            self._current = workshop.make(example, self._view, first=True)
-            self._key = self._key_of(example)  # with the state that the optimizer has by now
-            self._plans.add(self._key, self._current)
-            if workshop.accumulates:
-                self._current.step.plan_ahead(self._view)
-                # Until it runs, the step is what it takes at most.
-                peaks = {plan: r.promised_peak_bytes for plan, r in self._current.reports.items()}
-                self._current.step.last = max(peaks, key=lambda plan: peaks[plan])
-            order += self._current.step.averaging_order
+        self._view = ModelView(workshop.model)
+        self._key = self._key_of(example)
+        self._current = workshop.make(example, self._view, first=True)
+        self._key = self._key_of(example)  # with the state that the optimizer has by now
+        self._plans.add(self._key, self._current)
+        if workshop.accumulates:
+            self._current.step.plan_ahead(self._view)
+            # Until it runs, the step is what it takes at most.
+            peaks = {plan: r.promised_peak_bytes for plan, r in self._current.reports.items()}
+            self._current.step.last = max(peaks, key=lambda plan: peaks[plan])
+        order += self._current.step.averaging_order
         self.eager_calls = 0  # that ran without a plan, for whatever reason
         self.abandoned_calls = 0  # of these: because a condition came out otherwise
 

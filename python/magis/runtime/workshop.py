@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import warnings
 from dataclasses import dataclass, replace
@@ -110,14 +109,6 @@ class Workshop:
     def runs_here(self) -> bool:
         """Whether there is anything to run: weights on the meta device have no values."""
         return self._capturer.runs_here
-
-    def planning(self) -> contextlib.AbstractContextManager[list[str]]:
-        """Around making the first plan; the list is for parameters in the order in which their
-        gradients may be averaged over several processes.
-        """
-        if self.replicas is None:
-            return contextlib.nullcontext([])
-        return self.replicas.planning(updates=self.optimizer is not None)
 
     def capture(self, arguments: Arguments) -> tuple[Capture, _core.Graph]:
         """The step on this batch, with what its kernels take for themselves measured on CPU."""

@@ -125,6 +125,16 @@ def cannot_plan(rank: int) -> None:
     with raises(MagisError, "no time" if rank == 1 else "process 1 failed at planning the step"):
         planned(model, batch)
     planner._verify = verify
+    # Arguments that are no good in one of them.
+    for wrong, words in (
+        ({"offload_directory": "/nowhere", "offload_to": "disk"}, "/nowhere"),
+        ({"plan_cache": 0}, "plan_cache=0"),
+        ({"device": "no such profile"}, "no such profile"),
+    ):
+        begun = time.monotonic()
+        with raises(MagisError, words if rank == 1 else "process 1 failed at planning the step"):
+            planned(model, batch, **(wrong if rank == 1 else {}))
+        assert time.monotonic() - begun < 30  # the group's patience is twice as long
     planned(model, batch)
 
 
