@@ -73,7 +73,9 @@ class Averaging:
         with torch.no_grad():
             for path in self._order[self._begun :]:
                 parameter = self._parameters[path]
-                gradient = self._final.get(path, parameter.grad)
+                gradient = self._final.get(path)
+                if gradient is None and parameter.requires_grad:
+                    gradient = parameter.grad
                 if gradient is None:
                     gradient = absent[path] = torch.zeros_like(parameter, requires_grad=False)
                 self._start(gradient)

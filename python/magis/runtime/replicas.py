@@ -128,7 +128,7 @@ class Replicas:
         """
         absent = averaging.finish()
         trained = self._trained()
-        present = [parameter.grad is not None for parameter in trained.values()]
+        present = [p.requires_grad and p.grad is not None for p in trained.values()]
         anywhere = self._conclude(present, None)
         late = []
         for (path, parameter), found in zip(trained.items(), anywhere, strict=True):
@@ -187,11 +187,14 @@ class Replicas:
         return Joining(self, device, self._group)
 
     def _trained(self) -> dict[str, nn.Parameter]:
+        """What may have gradients, in all processes alike: some may be frozen for a while, and not
+        in all at a time.
+        """
         ignored = internals.ignored_parameters(self._wrapper)
         return {
             name: parameter
             for name, parameter in self.module.named_parameters()
-            if parameter.requires_grad and name not in ignored
+            if name not in ignored and (parameter.is_floating_point() or parameter.is_complex())
         }
 
     # ---- planning
@@ -222,7 +225,10 @@ class Replicas:
     def check_order(self, order: list[str]) -> None:
         """With the optimizer in the step: raises MagisError if a later plan averages otherwise."""
         if order != self._order:
-            raise MagisError(_unlike_updates([self._order, order]))
+            raise MagisError(
+                f"{_unlike_updates([self._order, order])}. Where all processes have changed alike "
+                "(frozen a layer), call magis.optimize again"
+            )
 
     def planner(self, group: str, memory_bytes: int | None, seconds: float) -> int | None:
         """Who plans for all, the slowest of those with the lowest limit on memory: processes, which

@@ -248,6 +248,26 @@ def branch(rank: int) -> None:
         theirs.zero_grad()
 
 
+def frozen_for_a_while(rank: int) -> None:
+    """Layers that are frozen after planning, in one process or in all, and thawed again."""
+    torch.manual_seed(0)
+    plain = Network()
+    ours = DistributedDataParallel(copy.deepcopy(plain), find_unused_parameters=True)
+    theirs = DistributedDataParallel(plain, find_unused_parameters=True)
+    data = batches(rank, 1)[0]
+    step = magis.optimize(ours, loss_fn, data, exact=True, memory_limit=1.0, time_budget=0.1)
+    for frozen in ([], [0, 1], [1], []):
+        for model in (ours, theirs):
+            model.module.layers[3].requires_grad_(rank not in frozen)
+            model.zero_grad()
+        step(*data)
+        loss_fn(theirs, *data).backward()
+        for (name, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            assert (a.grad is None) == (b.grad is None), (frozen, name)
+            if b.grad is not None:
+                assert torch.equal(a.grad, b.grad), (frozen, name)
+
+
 def hooks(rank: int) -> None:
     """Hooks see gradients of this process, as under DistributedDataParallel."""
     torch.manual_seed(0)

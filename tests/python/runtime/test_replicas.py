@@ -28,6 +28,7 @@ def test_two_processes(tmp_path: Path) -> None:
         (training.train, 1, [16], {"gradient_as_bucket_view": True}),
         (training.train, 1, [16], {"static_graph": True}),
         (training.branch,),
+        (training.frozen_for_a_while,),
         (training.hooks,),
         (training.uneven,),
         (training.planners,),
