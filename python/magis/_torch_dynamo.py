@@ -54,20 +54,26 @@ def compile_with_autograd(
     return compiled
 
 
-def overwritten_inputs(joint: torch.fx.GraphModule) -> set[str]:
-    """Names of the placeholders whose tensors get new values once the forward function is through.
+def overwritten_inputs(joint: torch.fx.GraphModule) -> dict[str, int]:
+    """Names of the placeholders whose tensors get new values once the forward function is through,
+    and which of its results each is copied from, and then let go.
 
     Relies on: meta["desc"] of the output node says of each result what it is, among them the new
     value of an input, which placeholders are called by the same description.
     """
     output = next(node for node in reversed(joint.graph.nodes) if node.op == "output")
     written = [
-        description.mutated_input
-        for description in output.meta["desc"]
+        (description.mutated_input, position)
+        for position, description in enumerate(output.meta["desc"])
         if hasattr(description, "mutated_input")
     ]
     nodes = [node for node in joint.graph.nodes if node.op == "placeholder"]
-    return {node.name for node in nodes if node.meta["desc"] in written}
+    return {
+        node.name: position
+        for node in nodes
+        for described, position in written
+        if node.meta["desc"] == described
+    }
 
 
 def boxed(function: Boxed) -> Boxed:

@@ -52,9 +52,7 @@ class Halves:
 
 
 def cut(plan: _core.Plan, device: torch.device, heading: str = "") -> Halves:
-    """The plan of a joint graph in two halves. Its outputs are what the forward pass returns, the
-    incoming gradients, and the gradients, in this order.
-    """
+    """The plan of a joint graph in two halves."""
     module = ast.parse(plan.source(heading))
     step = module.body[-1]
     assert isinstance(step, ast.FunctionDef)
@@ -68,7 +66,11 @@ def cut(plan: _core.Plan, device: torch.device, heading: str = "") -> Halves:
     returned = outside.value.args[0]
     assert isinstance(returned, ast.List)
     tangents = _elements(outside.targets[0])
-    gradients = outputs.value.elts[len(returned.elts) + len(tangents) :]
+    gradients = [
+        value
+        for value, output in zip(outputs.value.elts, plan.graph.outputs, strict=True)
+        if output.kind == "grad"
+    ]
 
     entries = dict(zip(names, plan.graph.inputs, strict=True))
     constants = {n: load_constant(e, device) for n, e in entries.items() if e.kind == "const"}

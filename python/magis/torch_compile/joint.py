@@ -55,7 +55,8 @@ class InputName:
 class Joint:
     """A graph in the text language, and which of what fx returns its outputs are.
 
-    The text's outputs are `returned` of them, then the incoming gradients, then gradients.
+    The text's outputs are what the forward pass returns, but new values of overwritten inputs,
+    which are gone between the halves; then the incoming gradients, then gradients.
     """
 
     text: str
@@ -87,10 +88,13 @@ def joint_graph(
     incoming = _cut_in(graph, tangents, returned, overwritten)
     _drop_as_eager(graph)
     _draw_in_memory_order(graph)
-    labels: list[tuple[OutputKind, str]] = [("aux", f"[{i}]") for i in forward]
+    gone = set(written.values()) if incoming else set()
+    stays = [i for i in forward if i not in gone]
+    labels: list[tuple[OutputKind, str]] = [("aux", f"[{i}]") for i in stays]
     labels += [("aux", f"gradient of [{i}]") for i in range(len(incoming))]
     labels += [("grad", names[i].path) for i in gradients]
-    graph.output([*returned, *incoming, *(results[forward_count + i] for i in gradients)])
+    last = [results[forward_count + i] for i in gradients]
+    graph.output([*(results[i] for i in stays), *incoming, *last])
 
     fake_mode = make_fake_mode()
     cut = internals.graph_module(module, graph)

@@ -156,6 +156,46 @@ def test_the_peak_is_as_promised(limit: str) -> None:
     assert found.peak_bytes == reports[0].transient_peak_bytes
 
 
+class Averages(nn.Module):
+    """Buffers get new values in each step: counts of batches, and an average that is read again in
+    the backward pass.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(3))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(64) for _ in range(3))
+        self.average: torch.Tensor
+        self.register_buffer("average", torch.ones(512, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = norm(layer(x)).relu()
+        with torch.no_grad():
+            self.average.mul_(0.9).add_(x, alpha=0.1)
+        return x * self.average
+
+
+@pytest.mark.parametrize("limit", ["100%", "80%"])
+def test_new_values_of_buffers_are_gone_after_the_forward_half(limit: str) -> None:
+    torch.manual_seed(0)
+    model, x = Averages(), torch.randn(512, 64)
+    reports: list[Report] = []
+    ours = compiled(squares, reports, memory_limit=limit, time_budget=1.0)
+    step(ours, model, x)
+    model.zero_grad()
+    found = measure_peak(lambda: step(ours, model, x))
+    assert len(reports) == 1
+    assert found.peak_bytes == reports[0].transient_peak_bytes
+
+
+def test_new_values_of_buffers_that_the_backward_half_reads() -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(512, 64, dtype=torch.float64),) for _ in range(3)]
+    model = Averages().double()
+    assert_as_eager(squares, model, *batches, memory_limit="80%", time_budget=1.0, tolerance=1e-9)
+
+
 def test_gradients_that_the_caller_owns_stay_as_they_are() -> None:
     model, x = layers(2), torch.randn(8, 64)
     given = torch.randn(8, 64)

@@ -63,7 +63,8 @@ def test_which_inputs_are_overwritten() -> None:
 
     def partition(joint: Any, inputs: Any, **more: Any) -> Any:
         names = [node.name for node in joint.graph.nodes if node.op == "placeholder"]
-        found.append([names.index(name) for name in dynamo.overwritten_inputs(joint)])
+        overwritten = dynamo.overwritten_inputs(joint)
+        found.append({names.index(name): position for name, position in overwritten.items()})
         return default_partition(joint, inputs, **more)
 
     def run(module: Any, _inputs: Any) -> Any:
@@ -82,7 +83,8 @@ def test_which_inputs_are_overwritten() -> None:
     torch._dynamo.reset()
     x, state = torch.ones(3, requires_grad=True), torch.zeros(3)
     torch.compile(function, backend=backend)(x, state, torch.ones(3)).backward()
-    assert found == [[2]]  # x, other, state: in the order of their first use
+    # x, other, state, in the order of their first use; the new value comes before the result.
+    assert found == [{2: 0}]
     assert torch.equal(state, torch.ones(3))
 
 
